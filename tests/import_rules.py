@@ -27,7 +27,7 @@ TASKS = {"translation", "summarization", "answer_selection", "classification"}
 
 # Tensors are made with keras.ops alone in these, so that they run on every backend.
 PORTABLE = {"ops", "layers", "decoding", "losses"}
-# The one module that asks each backend for a gradient, which Keras has no public way to take.
+# Modules that ask a backend for what Keras has no public way to get: a gradient, and float64.
 BACKEND_ALLOWED = {"keras_attention.ops.vjp"}
 BACKENDS = {"tensorflow", "tensorflow_text", "jax", "torch"}
 

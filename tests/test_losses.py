@@ -6,10 +6,13 @@ import pytest
 from keras import ops
 
 from keras_attention.losses import (
+    MaskedNegativeLogLikelihood,
     MaskedSparseCategoricalCrossentropy,
     masked_linear_crossentropy,
     masked_sparse_categorical_crossentropy,
 )
+from keras_attention.metrics import Perplexity
+from tests.contracts.backend import double_precision
 
 B, T, V = 3, 5, 11
 
@@ -183,6 +186,7 @@ def test_config_round_trip():
         "reduction": "sum",
         "label_smoothing": 0.2,
         "ignore_index": 3,
+        "dtype": "float32",
     }
 
 
@@ -294,3 +298,63 @@ def test_features_and_a_matrix_that_do_not_fit_are_refused():
         masked_linear_crossentropy(target, features, np.ones((V, 3)), bias)
     with pytest.raises(ValueError, match="label_smoothing=1"):
         masked_linear_crossentropy(target, features, np.ones((3, V)), bias, label_smoothing=1.0)
+
+
+@pytest.mark.parametrize("content", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_what_padding_holds_reaches_no_gradient(batch, content, smoothing):
+    target, logits = batch
+    real = (target != 0)[..., None]
+    dirty = np.where(real, logits, np.float32(content))
+    loss = MaskedSparseCategoricalCrossentropy(label_smoothing=smoothing)
+
+    def total(logits):
+        return loss(target, logits)
+
+    np.testing.assert_allclose(array(total(dirty)), array(total(logits)), rtol=1e-6)
+    found = gradient(total, dirty)
+    np.testing.assert_allclose(found, gradient(total, np.where(real, logits, 0)), atol=1e-6)
+
+    def likelihood(log_p):
+        return MaskedNegativeLogLikelihood()(target, log_p)
+
+    assert np.all(np.isfinite(gradient(likelihood, dirty)))
+
+    kernel = np.random.default_rng(3).normal(size=(logits.shape[-1], 7)).astype("float32")
+    bias = np.zeros(7, "float32")
+    ids = target % 7
+
+    def linear(features):
+        weights = (target != 0).astype("float32")
+        return masked_linear_crossentropy(
+            ids, features, kernel, bias, smoothing, None, sample_weight=weights
+        )
+
+    found = gradient(linear, dirty)
+    np.testing.assert_allclose(found, gradient(linear, np.where(real, logits, 0)), atol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["policy", "floatx", "argument"])
+def test_float64_stays_float64(batch, how):
+    # Keras' functions take float64 for float32 on JAX and PyTorch.
+    tolerance = 1e-12 if keras.backend.backend() == "tensorflow" else 1e-6
+    target, logits = batch[0], np.float64(batch[1]) * np.pi
+    if how == "policy":
+        keras.config.set_dtype_policy("float64")
+    if how == "floatx":
+        keras.config.set_floatx("float64")
+    options = {"dtype": "float64"} if how == "argument" else {}
+    with double_precision():
+        given = ops.convert_to_tensor(logits, "float64")
+        loss = MaskedSparseCategoricalCrossentropy(label_smoothing=0.1, **options)
+        values = oracle(target, logits, 0.1)
+        expected = values.sum() / np.count_nonzero(target)
+        np.testing.assert_allclose(array(loss(target, given)), expected, rtol=tolerance)
+        found = masked_sparse_categorical_crossentropy(target, given, 0.1)
+        np.testing.assert_allclose(array(found), values, rtol=tolerance)
+        metric = Perplexity(dtype="float64")
+        metric.update_state(target, given)
+        expected = np.exp(oracle(target, logits).sum() / np.count_nonzero(target))
+        np.testing.assert_allclose(array(metric.result()), expected, rtol=tolerance)
+    again = type(loss).from_config(loss.get_config())
+    assert again.dtype == "float64"

@@ -4,9 +4,10 @@ A check returns the argument in the type that a configuration stores, as in
 `self.units = check_integer("units", units)`. `ops.masks.check_mask` checks masks.
 """
 
+import functools
 import inspect
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from ..ops.masks import check_dense
 from ..ops.types import is_finite
 
 SEQUENCE, MEMORY = "batch, steps, features", "batch, memory steps, features"
@@ -106,7 +108,36 @@ def check_shapes(**given: tuple[tuple, str]) -> None:
             raise ValueError(f"{', '.join(given)} must have {same}. {received}")
 
 
-class Configured:
+def _narrow_build(layer: keras.layers.Layer) -> None:
+    """Leave the shapes of inputs that a subclass' `call` does not take out of `build`.
+
+    Keras builds by the names of the call's arguments, and refuses a shape that has none. It reads
+    them from the signature of the function that it puts on the instance.
+    """
+    taken = inspect.signature(type(layer).call).parameters
+    signature = inspect.signature(layer.build)
+    first, *others = signature.parameters.values()
+    kept = [shape for shape in others if shape.name.removesuffix("_shape") in taken]
+    if len(kept) < len(others):
+        layer.build.__signature__ = signature.replace(parameters=[first, *kept])
+
+
+class CallRules:
+    """Refuses ragged tensors, and lets a subclass have a call of fewer arguments."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        layer = super().__new__(cls, *args, **kwargs)
+        _narrow_build(layer)
+        return layer
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        check_dense(args)
+        for name, given in kwargs.items():
+            check_dense(given, name)
+        return super().__call__(*args, **kwargs)
+
+
+class Configured(CallRules):
     """Gives a layer of this package `get_config`, and weights that are attributes."""
 
     attribute_of: dict[str, str] = {}
@@ -137,6 +168,28 @@ def call_arguments(layer: keras.layers.Layer, args: tuple, kwargs: dict) -> Simp
     bound = inspect.signature(layer.call).bind(*args, **kwargs)
     bound.apply_defaults()
     return SimpleNamespace(**bound.arguments)
+
+
+def of_own_call(compute: Callable) -> Callable:
+    """Decorate a `compute_output_spec`, so that it speaks for the `call` beside it alone.
+
+    Where a subclass has a `call` of its own, with other arguments or results, Keras traces that.
+    """
+
+    @functools.wraps(compute)
+    def compute_output_spec(self, *args, **kwargs):
+        kinds = type(self).__mro__
+
+        def depth(name):
+            return next(i for i, kind in enumerate(kinds) if name in vars(kind))
+
+        if depth("compute_output_spec") <= depth("call"):
+            return compute(self, *args, **kwargs)
+        if depth("compute_output_shape") <= depth("call"):
+            return keras.layers.Layer.compute_output_spec(self, *args, **kwargs)
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+    return compute_output_spec
 
 
 def specs(shapes: list[tuple], dtype: str) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from ..ops.types import accumulator_dtype, at_least_float32
 from .arguments import Configured, check_integer, check_number, fresh
 
 
@@ -72,10 +73,11 @@ class AdaptableKernels(Configured):
         # Keras has no public way to add a weight to a built layer.
         self._tracker.unlock()
         for name, (_, (rows, columns)) in self._adapted.items():
-            # In float32, as Keras does it: small changes do not vanish in a half.
+            # As Keras does it: small changes do not vanish in a half.
+            dtype = accumulator_dtype(self.compute_dtype)
             first, second = (keras.initializers.get(i) for i in (a_initializer, b_initializer))
-            self._make_weight(f"{name}_lora_a", (rows, rank), fresh(first), dtype="float32")
-            self._make_weight(f"{name}_lora_b", (rank, columns), fresh(second), dtype="float32")
+            self._make_weight(f"{name}_lora_a", (rows, rank), fresh(first), dtype=dtype)
+            self._make_weight(f"{name}_lora_b", (rank, columns), fresh(second), dtype=dtype)
         self._tracker.lock()
         self.lora_enabled = True
         self.lora_rank = rank
@@ -170,9 +172,9 @@ class AdaptableKernels(Configured):
             kernel = ops.reshape(ops.cast(kernel, "float32") * step, shape)
         if self.lora_enabled:
             a, b = (ops.convert_to_tensor(getattr(self, f"{name}_lora_{x}")) for x in "ab")
-            change = ops.matmul(ops.cast(a, "float32"), ops.cast(b, "float32"))
+            change = ops.matmul(at_least_float32(a), at_least_float32(b))
             change = ops.reshape(change * (self.lora_alpha / self.lora_rank), shape)
-            kernel = ops.cast(kernel, "float32") + change
+            kernel = ops.cast(kernel, change.dtype) + change
         return kernel
 
     # Files.

@@ -7,8 +7,8 @@ import keras
 from keras import ops
 
 from ..ops.crossentropy import linear_crossentropy, smoothed_crossentropy
-from ..ops.masks import check_token_shapes, real_tokens, token_values, token_weights
-from ..ops.types import Tensor
+from ..ops.masks import check_dense, check_token_shapes, real_tokens, token_values, token_weights
+from ..ops.types import Tensor, accumulator_dtype
 
 REDUCTIONS = ("mean_with_sample_weight", "sum", "none", None)
 
@@ -33,7 +33,7 @@ def masked_sparse_categorical_crossentropy(
             position counts. It may lie outside the vocabulary, as -1 does.
 
     Returns:
-        A float32 tensor with the shape of `target`.
+        A tensor with the shape of `target`, in float32, or in float64 for float64 logits.
 
     Raises:
         ValueError: If the smoothing lies outside `[0, 1)`, or the shapes do not fit each other.
@@ -62,24 +62,32 @@ def masked_sparse_categorical_crossentropy(
 class TokenLoss(keras.losses.Loss):
     """A loss over the real tokens of a batch; a subclass says in `call` what each one costs."""
 
-    def __init__(self, ignore_index: int | None, reduction: str | None, name: str):
+    def __init__(
+        self, ignore_index: int | None, reduction: str | None, name: str, dtype: Any = None
+    ):
         if reduction not in REDUCTIONS:  # another one divides by padding
             raise ValueError(
                 "`reduction` must be 'mean_with_sample_weight' (the mean over real tokens), 'sum' "
                 f"or 'none'. Received: reduction={reduction!r}"
             )
         # Keras casts token ids too to the loss' dtype: half precisions have no room for them.
-        super().__init__(name=name, reduction=reduction, dtype="float32")
+        policy = keras.dtype_policies.get(dtype) if dtype else keras.config.dtype_policy()
+        default = policy.compute_dtype if dtype else keras.config.floatx()
+        dtype = accumulator_dtype(policy.compute_dtype, default)
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
         self.ignore_index = ignore_index
 
     def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None) -> Tensor:
+        check_dense(y_true, "y_true")
+        check_dense(y_pred, "y_pred")
         target = ops.cast(ops.convert_to_tensor(y_true), "int32")
         # As weights, so that Keras takes them into the sum and the count.
         weight = token_weights(target, self.ignore_index, sample_weight)
         return super().__call__(target, y_pred, sample_weight=weight)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "ignore_index": self.ignore_index}
+        config = {"ignore_index": self.ignore_index, "dtype": self.dtype}
+        return {**super().get_config(), **config}
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -95,13 +103,15 @@ class MaskedSparseCategoricalCrossentropy(TokenLoss):
         reduction: `"mean_with_sample_weight"`, the weighted sum over real tokens by the sum of
             their weights (1 by default), or `"sum"`, or `"none"`, each token's weighted value.
         name: Name of the loss.
+        dtype: Dtype of the loss, float32 or float64. Default: float64 where Keras' dtype policy or
+            `floatx` says so, else float32.
 
     Call arguments:
         y_true, y_pred: Token ids `(B, T)`, and logits `(B, T, V)` in any float dtype.
         sample_weight: Optional weights `(B,)`, `(B, 1)` or `(B, T)`.
 
     Returns:
-        A float32 scalar, or a `(B, T)` tensor with `reduction="none"`.
+        A scalar of the loss' dtype, or a `(B, T)` tensor with `reduction="none"`.
 
     Raises:
         ValueError: If the reduction is none of the above, and as the function.
@@ -123,9 +133,10 @@ class MaskedSparseCategoricalCrossentropy(TokenLoss):
         ignore_index: int | None = 0,
         reduction: str | None = "mean_with_sample_weight",
         name: str = "masked_sparse_categorical_crossentropy",
+        dtype: Any = None,
     ):
         check_smoothing(label_smoothing)
-        super().__init__(ignore_index, reduction, name)
+        super().__init__(ignore_index, reduction, name, dtype)
         self.label_smoothing = float(label_smoothing)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
@@ -151,7 +162,7 @@ def masked_linear_crossentropy(
 
     The value is that of `MaskedSparseCategoricalCrossentropy` on the logits `x W + b`. Logits and
     gradients are computed together for a part of the tokens at a time. Products have the precision
-    of the features, all else float32.
+    of the features, all else at least float32.
 
     With `consistency` `α` the features are those of two passes over one batch, whose dropouts
     differ (R-Drop). With `p` and `q` the probabilities of a token's words in the two, its loss is
@@ -166,7 +177,8 @@ def masked_linear_crossentropy(
         consistency: The weight `α`, 0 for features of one pass; the paper takes 5.
 
     Returns:
-        A float32 scalar: the weighted sum divided by the sum of the weights, or 0 where that is 0.
+        A scalar, in float32 or, for float64 features, in float64: the weighted sum divided by the
+        sum of the weights, or 0 where that is 0.
 
     Raises:
         ValueError: If the smoothing lies outside `[0, 1)`, `consistency` is negative or infinite,
@@ -184,6 +196,8 @@ def masked_linear_crossentropy(
     1.386
     """
     check_smoothing(label_smoothing)
+    check_dense(target, "target")
+    check_dense(features, "features")
     target = ops.cast(ops.convert_to_tensor(target), "int32")
     features = ops.convert_to_tensor(features)
     if not 0.0 <= consistency < math.inf:
@@ -204,6 +218,7 @@ def masked_linear_crossentropy(
             f"{tuple(features.shape)} and bias of shape {tuple(bias.shape)}."
         )
     weights = token_weights(target, ignore_index, sample_weight)
+    weights = ops.cast(weights, accumulator_dtype(features.dtype))
     # An ignored id may lie outside the vocabulary, so it must not reach the gather.
     index = ops.where(real_tokens(target, ignore_index), target, ops.zeros_like(target))
     if consistency:
@@ -273,8 +288,9 @@ class MaskedNegativeLogLikelihood(TokenLoss):
         ignore_index: int | None = 0,
         reduction: str | None = "mean_with_sample_weight",
         name: str = "masked_negative_log_likelihood",
+        dtype: Any = None,
     ):
-        super().__init__(ignore_index, reduction, name)
+        super().__init__(ignore_index, reduction, name, dtype)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return masked_negative_log_likelihood(y_true, y_pred, self.ignore_index)

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from ..ops.masks import token_values, token_weights
+from ..ops.masks import check_dense, token_values, token_weights
 from ..ops.types import Tensor
 
 
@@ -17,10 +17,12 @@ class _TokenMean(keras.metrics.MeanMetricWrapper):
         self.ignore_index = ignore_index
 
     def token_values(self, target: Tensor, logits: Tensor) -> Tensor:
-        """Return the value of each token, of the shape of `target`, from float32 logits."""
+        """Return the value of each token, `(...)`, from logits of at least float32."""
         raise NotImplementedError
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None) -> None:
+        check_dense(y_true, "y_true")
+        check_dense(y_pred, "y_pred")
         target = ops.cast(ops.convert_to_tensor(y_true), "int32")
         if 0 in target.shape:  # no token, and a mean of nothing is NaN
             return
@@ -28,7 +30,7 @@ class _TokenMean(keras.metrics.MeanMetricWrapper):
         # Keras averages weights and values over all axes but the first, and a token of a shorter
         # batch would weigh more: take the average back.
         steps = ops.prod(ops.shape(target)[1:]) if len(target.shape) > 1 else 1
-        super().update_state(target, y_pred, weights * ops.cast(steps, "float32"))
+        super().update_state(target, y_pred, weights * ops.cast(steps, weights.dtype))
 
     def _values(self, target: Tensor, logits: Tensor) -> Tensor:
         return token_values(target, logits, self.ignore_index, self.token_values)
@@ -41,8 +43,8 @@ class _TokenMean(keras.metrics.MeanMetricWrapper):
 class Perplexity(_TokenMean):
     """Perplexity of a language or translation model, from its logits.
 
-    `exp(-Σ_t w_t log p(y_t) / Σ_t w_t)` over all real tokens since the last reset, in float32; 1
-    before the first. (The mean of the batches' perplexities is larger.)
+    `exp(-Σ_t w_t log p(y_t) / Σ_t w_t)` over all real tokens since the last reset, at least in
+    float32; 1 before the first. (The mean of the batches' perplexities is larger.)
 
     Args:
         ignore_index: Integer id of the padding, or `None` to count every position.
@@ -101,4 +103,4 @@ class MaskedSparseCategoricalAccuracy(_TokenMean):
 
     def token_values(self, target: Tensor, logits: Tensor) -> Tensor:
         best = ops.cast(ops.argmax(logits, axis=-1), "int32")
-        return ops.cast(ops.equal(best, target), "float32")
+        return ops.cast(ops.equal(best, target), logits.dtype)

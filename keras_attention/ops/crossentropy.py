@@ -5,14 +5,15 @@ from dataclasses import dataclass
 
 from keras import ops
 
-from .types import Tensor
+from .masks import zero_masked
+from .types import Tensor, accumulator_dtype, at_least_float32
 from .vjp import with_gradient
 
 LOGITS_AT_ONCE = 2**21  # 8 MB; the system would give far larger tensors anew at each step
 
 
 def smoothed_crossentropy(index: Tensor, logits: Tensor, smoothing: float = 0.0) -> Tensor:
-    """The cross-entropies `(...)` of targets `(..., 1)` and float32 logits `(..., V)`.
+    """The cross-entropies `(...)` of targets `(..., 1)` and logits `(..., V)`.
 
     Its gradient is one tensor of the logits' size; left to the backend there are several.
     """
@@ -65,7 +66,14 @@ def _in_parts(
     smoothing: float,
     consistency: float,
 ) -> tuple:
-    """Return the sum of the losses and its gradients by features, kernel and bias, in float32."""
+    """Return the sum of the losses and its gradients by features, kernel and bias.
+
+    Products have the precision of the features; all else is at least float32.
+    """
+    dtype = accumulator_dtype(features.dtype)
+    weights = ops.cast(weights, dtype)
+    # Rows without weight may hold NaN, which a product with a gradient of 0 would spread.
+    features = zero_masked(features, weights != 0)
     rows, size = ops.shape(features)
     count = rows * kernel.shape[1] // LOGITS_AT_ONCE + 1
     length = -(-rows // count)
@@ -88,7 +96,7 @@ def _in_parts(
         part: Tensor, total: Tensor, by_features: Tensor, by_kernel: Tensor, by_bias: Tensor
     ) -> tuple:
         x = parts[part]
-        logits = ops.cast(ops.matmul(x, product), "float32") + ops.cast(bias, "float32")
+        logits = at_least_float32(ops.matmul(x, product)) + ops.cast(bias, dtype)
         softmax = _Softmax.of(logits, ops.expand_dims(targets[part], -1))
         values = softmax.values(smoothing)
         slope = softmax.slope(shares[part], smoothing)
@@ -98,16 +106,16 @@ def _in_parts(
             slope = slope + (consistency * shares[part])[:, None] * by_logits
         total = total + ops.sum(values * shares[part])
         rounded = ops.cast(slope, x.dtype)
-        found = ops.cast(ops.matmul(rounded, transposed), "float32")
+        found = at_least_float32(ops.matmul(rounded, transposed))
         place = ops.reshape(ops.convert_to_tensor(part, "int32"), (1, 1))
         by_features = ops.scatter_update(by_features, place, ops.expand_dims(found, 0))
-        by_kernel = by_kernel + ops.cast(ops.matmul(ops.transpose(x), rounded), "float32")
+        by_kernel = by_kernel + at_least_float32(ops.matmul(ops.transpose(x), rounded))
         # A sum over the rows, which TensorFlow takes less time for as a product.
-        by_bias = by_bias + ops.matmul(ops.ones((length,), "float32"), slope)
+        by_bias = by_bias + ops.matmul(ops.ones((length,), dtype), slope)
         return part + 1, total, by_features, by_kernel, by_bias
 
     shapes = ((), (count, length, size), kernel.shape, bias.shape)
-    totals = [ops.zeros(shape, "float32") for shape in shapes]
+    totals = [ops.zeros(shape, dtype) for shape in shapes]
     _, total, by_features, *others = ops.while_loop(
         lambda part, *_: part < count, add_part, (0, *totals)
     )
@@ -143,11 +151,14 @@ class _Softmax:
         """Return the gradient by the logits `(..., V)` from that by the values `(...)`."""
         vocabulary = self.exponentials.shape[-1]
         upstream = ops.expand_dims(upstream, axis=-1)
-        slope = self.exponentials * (upstream / self.total)
+        # A row without a gradient may hold NaN, which 0 would not clear.
+        has_gradient = upstream != 0
+        slope = ops.where(has_gradient, self.exponentials * (upstream / self.total), 0.0)
         if smoothing:
             slope = slope - upstream * (smoothing / vocabulary)
         label = 1.0 - smoothing + smoothing / vocabulary
         patch = upstream * (ops.exp(self.at_target) / self.total - label)
+        patch = ops.where(has_gradient, patch, 0.0)
         rows = ops.reshape(slope, (-1, vocabulary))
         columns = ops.reshape(self.index, (-1,))
         places = ops.stack([ops.arange(ops.shape(rows)[0], dtype="int32"), columns], axis=-1)

@@ -2,10 +2,13 @@
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 from keras import backend, ops
 
-from .types import Tensor
+from .types import Tensor, accumulator_dtype, at_least_float32
+
+RAGGED = ("RaggedTensor", "RaggedTensorValue")
 
 
 def combine_masks(*masks: Tensor) -> Tensor:
@@ -32,11 +35,15 @@ def zero_masked(tensor: Tensor, mask: Tensor = None) -> Tensor:
 
 
 def lengths(mask: Tensor, value: Tensor = None) -> Tensor:
-    """Return the number of real positions of every row, float32 `(B,)`; without a mask, all."""
+    """Return the number of real positions of every row, `(B,)`; without a mask, all.
+
+    It comes in the dtype of sums over `value`, `(B, S, ...)`, or else in float32.
+    """
+    dtype = "float32" if value is None else accumulator_dtype(value.dtype)
     if mask is not None:
-        return ops.sum(ops.cast(mask, "float32"), axis=1)
+        return ops.sum(ops.cast(mask, dtype), axis=1)
     batch_size, length = ops.shape(value)[0], ops.shape(value)[1]
-    return ops.ones((batch_size,), "float32") * ops.cast(length, "float32")
+    return ops.ones((batch_size,), dtype) * ops.cast(length, dtype)
 
 
 def can_be_one(first: tuple, second: tuple) -> bool:
@@ -57,10 +64,30 @@ def sized_as(tensor: Tensor, like: Tensor) -> Tensor:
     return ops.reshape(tensor, ops.shape(like))
 
 
+def check_dense(given: Any, name: str = "inputs") -> None:
+    """Raise a ValueError where a tensor, or one in a list or dictionary, is ragged.
+
+    Reshaping would cut the rows of a ragged tensor to equal parts, without a word.
+    """
+    if isinstance(given, (list, tuple)):
+        for part in given:
+            check_dense(part, name)
+    elif isinstance(given, dict):
+        for key, part in given.items():
+            check_dense(part, f"{name}[{key!r}]")
+    elif type(given).__name__ in RAGGED or getattr(given, "ragged", False) is True:
+        raise ValueError(
+            f"`{name}` must be a dense tensor with a mask of its real steps: x.to_tensor() and "
+            "tf.sequence_mask(x.row_lengths()) make both. "
+            f"Received: {name}, a ragged tensor of shape {tuple(given.shape)}"
+        )
+
+
 def check_mask(mask: Tensor, expected: tuple, name: str) -> None:
     """Raise a ValueError where a mask has not the `expected` shape; `None` in it fits any size."""
     if mask is None:
         return
+    check_dense(mask, name)
     shape = tuple(getattr(mask, "shape", ()))
     dtype = dtype_of(mask)
     # A mask of 0 and -1e9, cast to boolean, would hide what it shows: no floating point masks.
@@ -87,7 +114,7 @@ def real_tokens(target: Tensor, ignore_index: int | None) -> Tensor:
 def token_weights(
     target: Tensor, ignore_index: int | None = 0, sample_weight: Tensor = None
 ) -> Tensor:
-    """Return the weight of each token in a mean over padded sequences, float32, 0 for padding.
+    """Return the weight of each token in a mean over padded sequences, 0 for padding.
 
     The losses of this package divide by the sum of these weights; your own can do the same.
 
@@ -95,6 +122,9 @@ def token_weights(
         target: Integer token ids, of shape `(...)`, commonly `(B, T)`; the result has this shape.
         ignore_index: The id of the padding, or `None` where every position counts.
         sample_weight: Weights `(B,)`, `(B, 1)` or `(B, T)`. Default: 1.
+
+    Returns:
+        Weights in float32, or in float64 where the sample weights are tensors of that dtype.
 
     Raises:
         ValueError: If the sample weights have more axes than the target.
@@ -105,11 +135,13 @@ def token_weights(
     >>> ops.convert_to_numpy(weights).tolist()
     [[1.0, 1.0, 0.0], [0.5, 0.0, 0.0]]
     """
+    check_dense(target, "target")
+    check_dense(sample_weight, "sample_weight")
     target = ops.convert_to_tensor(target)
-    real = ops.cast(real_tokens(target, ignore_index), "float32")
+    real = real_tokens(target, ignore_index)
     if sample_weight is None:
-        return real
-    weights = ops.cast(ops.convert_to_tensor(sample_weight), "float32")
+        return ops.cast(real, "float32")
+    weights = at_least_float32(ops.convert_to_tensor(sample_weight))
     if len(weights.shape) > len(target.shape):
         raise ValueError(
             "`sample_weight` must have a weight for each example or for each target token. "
@@ -118,7 +150,7 @@ def token_weights(
         )
     while len(weights.shape) < len(target.shape):
         weights = ops.expand_dims(weights, axis=-1)
-    return real * weights
+    return ops.where(real, weights, ops.zeros_like(weights))
 
 
 def token_values(
@@ -127,8 +159,13 @@ def token_values(
     ignore_index: int | None,
     of_token: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """Return `of_token(ids (...), float32 scores (..., V))` of each token, 0 of padding."""
-    scores = ops.cast(ops.convert_to_tensor(scores), "float32")
+    """Return `of_token(ids (...), scores (..., V))` of each token, 0 of padding.
+
+    The scores that `of_token` gets are at least float32.
+    """
+    check_dense(target, "target")
+    check_dense(scores, "scores")
+    scores = at_least_float32(ops.convert_to_tensor(scores))
     target = ops.cast(ops.convert_to_tensor(target), "int32")
     check_token_shapes(target, scores)
     real = real_tokens(target, ignore_index)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from keras import backend, ops
 
-from .types import Tensor
+from .types import Tensor, accumulator_dtype
 from .vjp import with_gradient
 
 
@@ -19,7 +19,7 @@ def masked_softmax(scores: Tensor, mask: Tensor = None) -> Tensor:
     dtype = backend.standardize_dtype(scores.dtype)
     if 0 in scores.shape:
         return scores  # nothing to weigh, and Keras refuses the maximum of an empty tensor
-    scores = ops.cast(scores, backend.result_type(dtype, "float32"))
+    scores = ops.cast(scores, accumulator_dtype(dtype))
     if mask is None and scores.shape[-1] == 1:
         mask = ops.ones_like(scores, dtype="bool")  # Keras' softmax warns of a single position
     if mask is None:
@@ -96,7 +96,7 @@ def _normalize(scores: Tensor, mask: Tensor, weights_of: Callable, gradient_of: 
     dtype = backend.standardize_dtype(scores.dtype)
     if 0 in scores.shape:
         return scores  # nothing to weigh, and Keras refuses the maximum of an empty tensor
-    scores = ops.cast(scores, backend.result_type(dtype, "float32"))
+    scores = ops.cast(scores, accumulator_dtype(dtype))
     mask = None if mask is None else ops.cast(mask, "bool")
 
     @with_gradient

@@ -1,27 +1,26 @@
 """What attention weights cost: reading a place again, and reading at all."""
 
-from keras import backend, ops
+from keras import ops
 
-from .masks import can_be_one, check_mask
-from .types import Tensor
+from .masks import can_be_one, check_dense, check_mask, zero_masked
+from .types import Tensor, accumulator_dtype, at_least_float32
 
 
 def mean_overlap(scores: Tensor, target_mask: Tensor = None) -> Tensor:
     """`sum_s min(a_ts, c_ts)` of weights `(B, T, S)`, averaged over steps, then over examples."""
-    scores = ops.cast(scores, "float32")
+    scores = zero_masked(at_least_float32(scores), target_mask)  # masked steps cover nothing
     real = ops.ones(ops.shape(scores)[:2]) if target_mask is None else target_mask
-    real = ops.cast(real, "float32")
-    scores = scores * ops.expand_dims(real, 2)  # what padding reads covers nothing
+    real = ops.cast(real, scores.dtype)
     before = ops.concatenate([ops.zeros_like(scores[:, :1]), scores[:, :-1]], axis=1)
     overlap = ops.sum(ops.minimum(scores, ops.cumsum(before, axis=1)), axis=2)
     steps = ops.sum(real, axis=1)
     of_examples = ops.sum(overlap, axis=1) / ops.maximum(steps, 1.0)
-    examples = ops.sum(ops.cast(steps > 0, "float32"))
+    examples = ops.sum(ops.cast(steps > 0, scores.dtype))
     return ops.sum(of_examples) / ops.maximum(examples, 1.0)
 
 
 def coverage_loss(scores: Tensor, target_mask: Tensor = None) -> Tensor:
-    """Mean overlap of attention weights with what was read before, a float32 scalar.
+    """Mean overlap of attention weights with what was read before, a scalar of at least float32.
 
     `loss_t = sum_s min(a_ts, c_ts)`, with the coverage `c_t = sum_(t'<t) a_t'` before step `t`,
     averaged over each row's real steps, and then over the rows that have any. The function serves
@@ -45,6 +44,7 @@ def coverage_loss(scores: Tensor, target_mask: Tensor = None) -> Tensor:
     >>> round(float(coverage_loss(weights)), 3)    # (0 + .5 + .5) / 3
     0.333
     """
+    check_dense(scores, "scores")
     scores = ops.convert_to_tensor(scores)
     if len(scores.shape) != 3:
         raise ValueError(
@@ -91,6 +91,7 @@ def occam_penalty(
         raise ValueError(
             f"`minimum`, the least price of attention, must be above 0. Received: minimum={minimum}"
         )
+    check_dense([scores, query], "scores and query")
     given = [ops.convert_to_tensor(tensor) for tensor in (scores, query, occam_vector)]
     of_scores, of_query, of_vector = shapes = [tuple(tensor.shape) for tensor in given]
     fits = [len(shape) for shape in shapes] == [2, 2, 1] and of_query[1] == of_vector[0]
@@ -100,9 +101,9 @@ def occam_penalty(
             f"(features,). Received: scores {of_scores}, query {of_query}, vector {of_vector}"
         )
     check_mask(mask, of_scores, "mask")
-    dtype = backend.result_type(*(tensor.dtype for tensor in given), "float32")
+    dtype = accumulator_dtype(*(tensor.dtype for tensor in given))
     scores, query, vector = (ops.cast(tensor, dtype) for tensor in given)
     if mask is not None:
         scores = ops.where(ops.cast(mask, "bool"), scores, ops.zeros_like(scores))
-    price = ops.maximum(ops.sum(query * vector, axis=1), ops.cast(minimum, dtype))
+    price = ops.maximum(ops.sum(query * vector, axis=1), minimum)
     return ops.mean(price * ops.sum(scores, axis=1))

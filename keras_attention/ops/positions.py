@@ -1,4 +1,4 @@
-"""Positions in numbers: sinusoids, rotations, biases by distance, windows. Float32 in any case.
+"""Positions in numbers: sinusoids, rotations, biases by distance, windows. At least in float32.
 
 A half-precision number cannot tell place 2049 from place 2048, so angles are never computed in one.
 """
@@ -8,7 +8,7 @@ import functools
 import numpy as np
 from keras import ops
 
-from .types import Tensor
+from .types import Tensor, accumulator_dtype, at_least_float32
 
 
 def places(length: Tensor, start_index: Tensor = 0) -> Tensor:
@@ -18,20 +18,50 @@ def places(length: Tensor, start_index: Tensor = 0) -> Tensor:
     return steps + (ops.expand_dims(start, -1) if len(start.shape) else start)
 
 
+def real_positions(mask: Tensor, sequence: Tensor) -> Tensor:
+    """Return the positions of a sequence's steps, int32 `(B, S)`; padding does not count.
+
+    With a mask `(B, S)` a real step has the number of real steps before it. A padded step has the
+    position of the real step before it, or 0.
+    """
+    if mask is not None:
+        return ops.maximum(ops.cumsum(ops.cast(mask, "int32"), axis=1) - 1, 0)
+    batch_size, length = ops.shape(sequence)[:2]
+    return ops.broadcast_to(ops.arange(length, dtype="int32"), (batch_size, length))
+
+
+def real_order(mask: Tensor, positions: Tensor) -> Tensor:
+    """Return where the real steps of masks `(B, S)` are, one after the other, int32 `(B, S)`.
+
+    It is the inverse of their `real_positions`. Rows end on zeros, one for each padded step.
+    """
+    batch_size, length = ops.shape(mask)
+    # Padded steps add 0 wherever they are put.
+    steps = ops.cast(mask, "int32") * ops.arange(length, dtype="int32")
+    rows = ops.arange(batch_size, dtype="int32") * length
+    total = ops.segment_sum(
+        ops.reshape(steps, (-1,)),
+        ops.reshape(ops.expand_dims(rows, 1) + positions, (-1,)),
+        num_segments=batch_size * length,
+    )
+    return ops.reshape(total, (batch_size, length))
+
+
 def sinusoids(
     positions: Tensor,
     size: int,
     max_wavelength: float = 10_000.0,
     layout: str = "interleaved",
     endpoint: bool = False,
+    dtype: str = "float32",
 ) -> Tensor:
-    """Return sines and cosines of every place times each frequency: one more axis, of `size`.
+    """Return sines and cosines of every position times each frequency: one more axis, of `size`.
 
     Frequencies are `w^(-2i/D)`, or with `endpoint` `w^(-i/(D/2 - 1))`, the last of which is `1/w`.
     In the layout `"interleaved"` each sine is followed by its cosine; in `"halves"` all sines come
     first. An odd `size` has one sine more than cosines.
     """
-    angles = _angles(positions, size, max_wavelength, endpoint)
+    angles = _angles(positions, size, max_wavelength, dtype, endpoint)
     sines, cosines = ops.sin(angles), ops.cos(angles)
     if layout == "halves":
         return ops.concatenate([sines, cosines[..., : size // 2]], axis=-1)
@@ -58,18 +88,19 @@ def rotate(
             "Rotary positions turn pairs of features, so their number must be even. "
             f"Received: size={size}, x of shape {tuple(x.shape)}"
         )
+    turned = at_least_float32(x)
+    dtype = accumulator_dtype(x.dtype)
     if scaling != 1:
-        positions = ops.cast(positions, "float32") / scaling
-    angles = _angles(positions, size, max_wavelength)
+        positions = ops.cast(positions, dtype) / scaling
+    angles = _angles(positions, size, max_wavelength, dtype)
     cosine, sine = ops.cos(angles), ops.sin(angles)
-    turned = ops.cast(x, "float32")
     first, second = turned[..., : size // 2], turned[..., size // 2 : size]
     parts = [first * cosine - second * sine, second * cosine + first * sine]
     rest = [] if size == x.shape[-1] else [turned[..., size:]]
     return ops.cast(ops.concatenate(parts + rest, axis=-1), x.dtype)
 
 
-def alibi_slopes(num_heads: int) -> Tensor:
+def alibi_slopes(num_heads: int, dtype: str = "float32") -> Tensor:
     """Return the slope `(num_heads,)` of each head's linear bias (Press et al. 2022).
 
     For `H` heads, a power of two, slope `h` is `2^(-8h/H)`, `h` from 1. Other numbers of heads take
@@ -79,7 +110,7 @@ def alibi_slopes(num_heads: int) -> Tensor:
         raise ValueError(f"`num_heads` must be positive. Received: num_heads={num_heads}")
     below = 2 ** (num_heads.bit_length() - 1)
     slopes = _slopes(below) + _slopes(2 * below)[::2][: num_heads - below]
-    return ops.convert_to_tensor(np.array(slopes, "float32"))
+    return ops.convert_to_tensor(np.array(slopes, dtype))
 
 
 def relative_buckets(
@@ -105,14 +136,14 @@ def relative_buckets(
 
 def window_positions(center: Tensor, half_width: int) -> Tensor:
     """Return the integers from `p_t - D` on, int32 `(B, T, 2D + 1)`; mask them with `in_window`."""
-    first = ops.cast(ops.ceil(ops.cast(center, "float32") - half_width), "int32")
+    first = ops.cast(ops.ceil(at_least_float32(center) - half_width), "int32")
     return ops.expand_dims(first, -1) + ops.arange(2 * half_width + 1, dtype="int32")
 
 
 def in_window(positions: Tensor, center: Tensor, half_width: int) -> Tensor:
     """Tell which places, `(S,)` or `(B, T, W)`, lie within `half_width` of the centre `(B, T)`."""
-    center = ops.expand_dims(ops.cast(center, "float32"), -1)
-    return ops.abs(ops.cast(positions, "float32") - center) <= half_width
+    center = ops.expand_dims(at_least_float32(center), -1)
+    return ops.abs(ops.cast(positions, center.dtype) - center) <= half_width
 
 
 def gather_windows(memory: Tensor, positions: Tensor) -> Tensor:
@@ -127,22 +158,34 @@ def gather_windows(memory: Tensor, positions: Tensor) -> Tensor:
     return ops.take(rows, index, axis=0)
 
 
-def spread_windows(weights: Tensor, positions: Tensor, length: Tensor) -> Tensor:
-    """Put weights at consecutive places `(B, T, W)` back: `(B, T, length)`, zero elsewhere."""
+def gather_rows(table: Tensor, positions: Tensor) -> Tensor:
+    """Gather rows of a table `(T, D)`, or of each example's `(B, T, D)`, at positions `(B, T)`."""
+    if len(table.shape) == 2:
+        return ops.take(table, positions, axis=0)
+    return ops.squeeze(gather_windows(table, ops.expand_dims(positions, 1)), 1)
+
+
+def spread_windows(weights: Tensor, positions: Tensor, of_memory: Tensor) -> Tensor:
+    """Put weights at consecutive positions `(B, T, W)` back to a memory, `(B, T, S)`.
+
+    `of_memory` has the positions `(B, 1, S)` of the memory; those outside of a window get 0.
+    """
     width = weights.shape[2]
-    offset = ops.arange(length, dtype="int32") - positions[:, :, :1]
+    offset = of_memory - positions[:, :, :1]
     inside = ops.logical_and(offset >= 0, offset < width)
     spread = ops.take_along_axis(weights, ops.clip(offset, 0, width - 1), axis=2)
     return ops.where(inside, spread, ops.zeros_like(spread))
 
 
-def _angles(positions: Tensor, size: int, max_wavelength: float, endpoint: bool = False) -> Tensor:
-    """Every place times every frequency, as `sinusoids` says: one more axis, of half the size."""
+def _angles(
+    positions: Tensor, size: int, max_wavelength: float, dtype: str, endpoint: bool = False
+) -> Tensor:
+    """Every position times every frequency: one more axis, of half the size."""
     steps = np.arange((size + 1) // 2)
     exponents = steps / max(1, len(steps) - 1) if endpoint else 2 * steps / size
     frequencies = float(max_wavelength) ** -exponents
-    positions = ops.expand_dims(ops.cast(positions, "float32"), -1)
-    return ops.multiply(positions, frequencies.astype("float32"))
+    positions = ops.expand_dims(ops.cast(positions, dtype), -1)
+    return ops.multiply(positions, frequencies.astype(dtype))
 
 
 def _slopes(power: int) -> list[float]:

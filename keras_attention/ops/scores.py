@@ -7,7 +7,7 @@ A query is `(B, T, ...)`. Keys are `(B, S, ...)`, shared by all queries, which g
 from keras import backend, ops
 
 from .axes import product
-from .types import Tensor
+from .types import Tensor, at_least_float32
 from .vjp import with_gradient
 
 # Numbers in one block, 7 MB: smaller ones lose to the loop, larger ones leave the cache.
@@ -34,16 +34,6 @@ def additive_score(query: Tensor, key: Tensor, score_vector: Tensor) -> Tensor:
     if len(key.shape) == 4:
         return _scores_at_once(query, key, score_vector)
     return blocked_additive_score(query, key, score_vector)
-
-
-def location_score(query: Tensor, kernel: Tensor, positions: Tensor) -> Tensor:
-    """`e_ts = (W q_t)_s` at places `(S,)` or `(B, T, W)`; mask those outside of the kernel."""
-    by_place = product(query, kernel)
-    last = kernel.shape[1] - 1
-    positions = ops.clip(positions, 0, last)
-    if len(positions.shape) == 1:
-        return ops.take(by_place, positions, axis=2)
-    return ops.take_along_axis(by_place, positions, axis=2)
 
 
 @with_gradient
@@ -95,13 +85,13 @@ def additive_gradients(query: Tensor, key: Tensor, score_vector: Tensor, upstrea
     if size is None:
         return _gradients_at_once(query, key, score_vector, upstream)
     queries, upstreams = _to_blocks(query, size), _to_blocks(upstream, size)
-    # Gradients of key and vector are sums over many blocks: kept in float32.
-    key_sum = ops.zeros_like(key, dtype="float32")
-    vector_sum = ops.zeros_like(score_vector, dtype="float32")
+    # Gradients of key and vector are sums over many blocks: at least float32.
+    key_sum = at_least_float32(ops.zeros_like(key))
+    vector_sum = at_least_float32(ops.zeros_like(score_vector))
 
     def add_block(index: Tensor, query_sum: Tensor, key_sum: Tensor, vector_sum: Tensor) -> tuple:
         by_query, *others = _gradients_at_once(queries[index], key, score_vector, upstreams[index])
-        by_key, by_vector = (ops.cast(gradient, "float32") for gradient in others)
+        by_key, by_vector = map(at_least_float32, others)
         of_block = ops.expand_dims(by_query, 0)
         query_sum = ops.slice_update(query_sum, (index, 0, 0, 0), of_block)
         return index + 1, query_sum, key_sum + by_key, vector_sum + by_vector

@@ -1,8 +1,10 @@
-"""Names for types, and what a number is."""
+"""Names for types, what a number is, and the precision of sums."""
 
 import math
 from numbers import Real
 from typing import Any
+
+from keras import backend, ops
 
 Tensor = Any  # of any backend, or an array; `None` where an argument is optional
 
@@ -15,3 +17,17 @@ def is_finite(value: Any) -> bool:
         return math.isfinite(value)
     except OverflowError:
         return False
+
+
+def accumulator_dtype(*dtypes: Any) -> str:
+    """Return the dtype of sums, softmaxes and positions: float64 if one is given, else float32.
+
+    This is the package's one rule for "at least float32".
+    """
+    is_double = any(backend.standardize_dtype(dtype) == "float64" for dtype in dtypes)
+    return "float64" if is_double else "float32"
+
+
+def at_least_float32(tensor: Tensor) -> Tensor:
+    """Return a tensor in float32, or in float64 if it has that dtype."""
+    return ops.cast(tensor, accumulator_dtype(tensor.dtype))

@@ -1,5 +1,7 @@
 """What differs between backends in the tests: gradients and compiled calls."""
 
+import contextlib
+
 import keras
 import numpy as np
 from keras import ops
@@ -57,6 +59,15 @@ def at_once(function):
     return jax.jit(stateless)
 
 
+def double_precision():
+    """Within this context JAX has float64, which the other backends have in any case."""
+    if BACKEND != "jax":
+        return contextlib.nullcontext()
+    import jax
+
+    return jax.enable_x64(True)
+
+
 def gradients_of(function, *arrays, layer=None):
     """Gradients of the scalar `function(*tensors)`, arrays or None, in one pass.
 
@@ -111,7 +122,8 @@ def weighted_sum(tensor, factors):
 
 def tensors_of(arrays):
     """A dictionary of tensors from a dictionary of arrays."""
-    return {name: ops.convert_to_tensor(array) for name, array in arrays.items()}
+    # PyTorch makes float32 of float64, unless it is told otherwise.
+    return {name: ops.convert_to_tensor(array, str(array.dtype)) for name, array in arrays.items()}
 
 
 def symbols_of(arrays):

@@ -28,6 +28,8 @@ OF_A_LAYER = {
 OF_THREE_ON_JAX = {
     "test_a_training_step_in_mixed_precision",
     "test_an_example_alone_gives_what_it_gives_in_a_batch",
+    "test_float64_stays_float64",
+    "test_padding_anywhere_of_anything_changes_nothing",
 }
 THREE = ("inner-cell-gate", "multi-head", "pointer-generator")
 

@@ -115,6 +115,10 @@ def hierarchical(of_words, of_sentences, weights, arrays):
 
 def pointer_generator(weights, extra_size, arrays):
     """See et al. 2017: log probabilities over the extended vocabulary, and `p_gen`."""
+    if "mask" in arrays:  # what a padded step holds is not read
+        steps = ("logits", "scores", "context", "state", "inputs")
+        real = arrays["mask"][:, :, None]
+        arrays = arrays | {name: np.where(real, arrays[name], 0) for name in steps}
     # NumPy 2.1 makes a number of `np.float64(array)` where the array holds one.
     logits, scores = (np.asarray(arrays[name], "float64") for name in ("logits", "scores"))
     size = logits.shape[2] + extra_size

@@ -400,3 +400,16 @@ def test_empty_batches_and_steps(batch, steps):
     outputs, state, scores = layer(inputs, query, mask=mask, return_attention_scores=True)
     assert tuple(outputs.shape) == (batch, steps, U) and tuple(scores.shape) == (batch, steps)
     close(state, np.zeros((batch, U)))
+
+
+@pytest.mark.parametrize("attention", KINDS)
+@pytest.mark.parametrize("backwards", [False, True])
+def test_the_state_after_padding_is_that_after_the_last_real_word(attention, backwards):
+    layer = built(attention, return_state=True, return_sequences=True, go_backwards=backwards)
+    inputs, query, _ = arrays(3)
+    real = np.array([1, 2, 4])
+    padded = np.full((len(inputs), 9, inputs.shape[2]), np.nan, "float32")
+    padded[:, real] = inputs[:, :3]
+    mask = np.isin(np.arange(9), real)[None].repeat(len(inputs), 0)
+    _, state = layer(padded, query, mask=mask)
+    close(state, to_numpy(layer(inputs[:, :3], query)[1]))

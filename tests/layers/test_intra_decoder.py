@@ -76,3 +76,17 @@ def test_a_step_past_the_room_reads_what_had_room():
 def test_a_memory_of_other_features_is_refused():
     with pytest.raises(ValueError, match="one size. Received: query size 5, value size 3"):
         IntraDecoderAttention()(random(6, B, T, D), random(7, B, T, 3))
+
+
+def test_a_masked_state_is_not_read_later():
+    """Neither where the mask is of the queries alone, and the buffer has none."""
+    layer = built()
+    query, real = random(31, 2, 7, 5), np.array([1, 2, 4, 6])
+    mask = np.isin(np.arange(7), real)[None].repeat(2, 0)
+    padded = np.where(mask[:, :, None], query, np.float32(np.nan))
+    buffer = np.zeros((2, 7, 5), "float32")
+    context, scores = layer(padded, buffer, query_mask=mask, return_attention_scores=True)
+    expected, weights = layer(query[:, real], return_attention_scores=True)
+    np.testing.assert_allclose(to_numpy(context)[:, real], to_numpy(expected), atol=1e-5)
+    found = to_numpy(scores)[:, real][:, :, real]
+    np.testing.assert_allclose(found, to_numpy(weights), atol=1e-6)

@@ -221,3 +221,27 @@ def test_places_are_exact_in_half_precision(policy):
     scores = attend(level_out, np.zeros((1, 1, D), "f"), np.zeros((1, length, D), "f"))[1][0, 0]
     expected = [s for s in range(length) if abs(s - length / 2) <= 1]
     np.testing.assert_array_equal(np.flatnonzero(scores), expected)
+
+
+@pytest.mark.parametrize("alignment", ["monotonic", "predictive"])
+def test_padding_anywhere_moves_no_window(alignment):
+    """In memories that are read window by window, too."""
+    rng = np.random.default_rng(3)
+    layer = LocalAttention(half_width=1, alignment=alignment, score="general")
+    layer.build((None, None, 5), (None, None, 7))
+    randomise(layer)
+    query, value = random(61, 2, 11, 5), random(62, 2, 19, 7)
+    expected = attend(layer, query, value)
+    steps = np.sort(rng.choice(17, 11, replace=False))
+    words = np.sort(rng.choice(31, 19, replace=False))
+    padded_query = np.full((2, 17, 5), np.nan, "float32")
+    padded_value = np.full((2, 31, 7), np.nan, "float32")
+    padded_query[:, steps], padded_value[:, words] = query, value
+    masks = {
+        "query_mask": np.isin(np.arange(17), steps)[None].repeat(2, 0),
+        "value_mask": np.isin(np.arange(31), words)[None].repeat(2, 0),
+    }
+    context, scores = attend(layer, padded_query, padded_value, **masks)
+    np.testing.assert_allclose(context[:, steps], expected[0], atol=1e-5)
+    np.testing.assert_allclose(scores[:, steps][:, :, words], expected[1], atol=1e-5)
+    assert np.all(scores[:, :, ~masks["value_mask"][0]] == 0.0)

@@ -110,11 +110,17 @@ def test_words_past_max_length_get_weight_zero(location):
     np.testing.assert_allclose(context, within, atol=1e-5)
 
 
-def test_where_only_words_past_max_length_are_left_nothing_is_read(location):
+def test_location_counts_real_words_from_the_first(location):
+    """Padding before the words and between them takes no place of the kernel."""
     layer, _ = location
-    mask = np.repeat((np.arange(9) >= 5)[None], B, axis=0)
-    context, scores = attend(layer, random(20, B, T, D), random(21, B, 9, V), value_mask=mask)
-    assert np.all(scores == 0.0) and np.all(context == 0.0)
+    query, value = random(20, B, T, D), random(21, B, 11, V)
+    real = np.array([3, 4, 6, 7, 8, 10])  # one word more than `max_length`
+    mask = np.isin(np.arange(11), real)[None].repeat(B, axis=0)
+    context, scores = attend(layer, query, value, value_mask=mask)
+    within, within_scores = attend(layer, query, value[:, real])
+    np.testing.assert_allclose(context, within, atol=1e-5)
+    np.testing.assert_allclose(scores[:, :, real], within_scores, atol=1e-6)
+    assert np.all(scores[:, :, ~mask[0]] == 0.0) and np.all(scores[:, :, 10] == 0.0)
 
 
 def test_an_initializer_may_be_a_function():

@@ -319,6 +319,9 @@ def test_sliding_window_is_another_name_of_window():
     assert MultiHeadAttention(2, 4, sliding_window=3).window == 3
     with pytest.raises(ValueError, match="another name of `window`"):
         MultiHeadAttention(2, 4, window=2, sliding_window=3)
+    for name in ("window", "sliding_window"):
+        with pytest.raises(ValueError, match=f"`{name}` must be .* Received: {name}=0"):
+            MultiHeadAttention(2, 4, **{name: 0})
 
 
 @pytest.mark.parametrize(
@@ -441,7 +444,7 @@ def test_steps_that_do_not_fit_are_refused():
     layer.build((None, None, QUERY))
     state, x = layer.initial_state(BATCH, 3), random(1, BATCH, QUERY)
     for index in (3, -1):
-        with pytest.raises(ValueError, match=f"3 places of the state. Received: index={index}"):
+        with pytest.raises(ValueError, match=f"3 positions.*Received: index={index}"):
             layer.step(x, None, state, index)
     with pytest.raises(ValueError, match="`attention_mask` must be boolean"):
         layer.step(x, None, state, 0, attention_mask=np.ones((BATCH, 4), bool))

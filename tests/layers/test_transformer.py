@@ -6,6 +6,8 @@ import pytest
 from keras import ops
 
 from keras_attention.layers import MultiHeadAttention, TransformerDecoder, TransformerEncoder
+from keras_attention.layers.transformer.encoder import PackedDropout
+from keras_attention.ops.dropout import dropout_factors
 from tests.contracts.backend import BACKEND, to_numpy
 
 B, T, S, D, F, H = 2, 5, 7, 12, 17, 3
@@ -45,7 +47,7 @@ def decoder(memory=True, **options):
     return randomise(block)
 
 
-def compiled_step(block):
+def compiled_step(block, jit_compile=False):
     """A step whose place is known only when it runs, as in the loop of a search."""
     if BACKEND == "jax":
         import jax
@@ -54,7 +56,7 @@ def compiled_step(block):
     if BACKEND == "tensorflow":
         import tensorflow as tf
 
-        return tf.function(block.step)
+        return tf.function(block.step, jit_compile=jit_compile)
     return block.step
 
 
@@ -254,7 +256,6 @@ def test_a_block_works_under_time_distributed_and_says_its_shape():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dropout": 0.99999}, "must be below 1. Received: rate=0.99999"),
         ({"dropout": "a"}, "`dropout` must be a number"),
         ({"layer_norm_epsilon": float("nan")}, "`layer_norm_epsilon` must be a finite number"),
         ({"seed": "nope"}, "`seed` must be an integer"),
@@ -301,3 +302,53 @@ def test_a_map_of_policies_may_name_the_block_alone(norm):
     memory, state = decoder.prepare_memory(words), decoder.initial_state(2, 3)
     first, _, _ = decoder.step(words[:, 0], memory, state, 0)
     assert close(ops.cast(first, "float32"), ops.cast(outputs[:, 0], "float32"), atol=0.05)
+
+
+@pytest.mark.parametrize("rate", [1e-5, 0.1, 1 / 3, 0.9, 0.99999])
+def test_a_rate_is_the_rate_that_was_given(rate):
+    """Not one rounded to a multiple of 1/1024."""
+    count = 3_000_001
+    kept = to_numpy(PackedDropout(rate, seed=3)(ops.ones((count,)), training=True))
+    share, deviation = np.mean(kept == 0), np.sqrt(rate * (1 - rate) / count)
+    assert abs(share - rate) < 5 * deviation
+    np.testing.assert_allclose(kept[kept > 0], 1 / (1 - rate), rtol=1e-6)
+
+
+def test_the_three_elements_of_a_random_number_are_independent():
+    kept = to_numpy(PackedDropout(0.4, seed=5)(ops.ones((3, 200_001)), training=True)) > 0
+    correlations = np.corrcoef(np.float64(kept))
+    assert np.all(np.abs(correlations[np.triu_indices(3, 1)]) < 0.01)
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16", "mixed_bfloat16"])
+def test_a_rate_near_one_leaves_outputs_finite(policy):
+    block = TransformerEncoder(8, 2, dropout=0.99999, attention_dropout=0.5, dtype=policy)
+    outputs = to_numpy(block(random(3, 7, 4), training=True))
+    assert np.all(np.isfinite(outputs))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_a_half_precision_does_not_round_the_rate_of_attention(dtype):
+    factors = to_numpy(dropout_factors((1000, 1000), 0.1, keras.random.SeedGenerator(3), dtype))
+    assert abs(np.mean(factors == 0) - 0.1) < 5 * np.sqrt(0.09 / 1e6)
+    np.testing.assert_allclose(factors[factors > 0], 1 / 0.9, rtol=5e-3)
+
+
+@pytest.mark.parametrize("index", [4, 7, -1])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_step_outside_of_the_cache_is_nan_and_touches_no_other_row(index, compiled):
+    block = decoder(memory=False)
+    inputs = random(3, 5, D)
+    state = block.initial_state(3, 4)
+    for place in range(4):
+        _, _, state = block.step(inputs[:, place], None, state, place)
+    step = compiled_step(block, jit_compile=True) if compiled else block.step
+    before = {name: to_numpy(part) for name, part in state.items()}
+    index_tensor = ops.convert_to_tensor(index, "int32")
+    output, _, after = step(ops.convert_to_tensor(inputs[:, 4]), None, state, index_tensor)
+    assert np.all(np.isnan(to_numpy(output)))
+    rest = slice(1, None) if index < 0 else slice(None, -1)
+    for name, part in after.items():
+        np.testing.assert_array_equal(to_numpy(part)[:, :, rest], before[name][:, :, rest])
+    with pytest.raises(ValueError, match="4 positions of the state.*Received: index"):
+        block.step(inputs[:, 4], None, state, np.int64(index))

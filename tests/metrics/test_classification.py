@@ -73,3 +73,10 @@ def test_perfect_confidence_is_calibrated():
 def test_refusals(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("labels", [1, 2, 5])
+def test_nothing_is_counted_of_no_examples(labels):
+    matrix = confusion_matrix([], [], labels)
+    assert matrix.shape == (labels, labels) and not matrix.any()
+    assert matrix.dtype == confusion_matrix([0, 1], [0, 1], 2).dtype

@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 from keras_attention.ops import scores as scores_module
-from keras_attention.ops.scores import additive_score, dot_score, location_score
+from keras_attention.ops.scores import additive_score, dot_score
 from tests.contracts.backend import input_gradients, random, to_numpy, weighted_sum
 
 B, T, S, D, W = 3, 5, 7, 11, 2
@@ -104,26 +104,3 @@ def test_additive_score_and_gradients_in_half_precision(dtype):
         assert np.all(np.isfinite(gradient))
         np.testing.assert_allclose(gradient, wanted, atol=10 * tolerance)
     assert np.all(gradients[1][1] == 0.0)
-
-
-def test_location_score_reads_the_kernels_column_of_each_place():
-    query, kernel = random(16, B, T, D), random(17, D, 13)
-    tensors = ops.convert_to_tensor(query), ops.convert_to_tensor(kernel)
-    places = np.arange(S, dtype="int32")
-    scores = to_numpy(location_score(*tensors, ops.convert_to_tensor(places)))
-    np.testing.assert_allclose(scores, (query @ kernel)[:, :, :S], rtol=1e-4, atol=1e-5)
-    windows = np.random.default_rng(18).integers(0, 13, (B, T, W)).astype("int32")
-    scores = to_numpy(location_score(*tensors, ops.convert_to_tensor(windows)))
-    for b, t, w in np.ndindex(B, T, W):
-        expected = query[b, t] @ kernel[:, windows[b, t, w]]
-        np.testing.assert_allclose(scores[b, t, w], expected, rtol=1e-4, atol=1e-5)
-    assert np.ptp(scores[0, 0]) > 1e-3  # normalised over features, it would be the same everywhere
-
-
-def test_location_score_outside_the_kernel_is_that_of_the_nearest_place():
-    query, kernel = random(19, 1, 1, 3), random(20, 3, 5)
-    places = ops.convert_to_tensor(np.int32([-2, 0, 4, 9]))
-    scores = location_score(ops.convert_to_tensor(query), ops.convert_to_tensor(kernel), places)
-    np.testing.assert_allclose(
-        to_numpy(scores), (query @ kernel)[:, :, [0, 0, 4, 4]], rtol=1e-5, atol=1e-6
-    )

@@ -81,7 +81,11 @@ def test_spreading_puts_weights_at_their_places_and_zero_elsewhere():
     positions = np.int32([[[-1, 0, 1], [2, 3, 4]], [[5, 6, 7], [9, 10, 11]]])
     weights = 1.0 + np.arange(12, dtype="float32").reshape(2, 2, 3)
     spread = to_numpy(
-        spread_windows(ops.convert_to_tensor(weights), ops.convert_to_tensor(positions), 7)
+        spread_windows(
+            ops.convert_to_tensor(weights),
+            ops.convert_to_tensor(positions),
+            ops.arange(7, dtype="int32")[None, None],
+        )
     )
     expected = np.zeros((2, 2, 7))
     for b, t, w in np.ndindex(positions.shape):

@@ -8,7 +8,7 @@ from keras import ops
 from ...ops.axes import product
 from ...ops.scores import additive_score
 from .. import arguments
-from .base import AttentionMechanism
+from .base import AttentionMechanism, ignores_positions
 from .loop_scores import AdditiveScore
 
 
@@ -81,6 +81,7 @@ class BahdanauAttention(AttentionMechanism):
         key = ops.matmul(key, self.cast(self.key_kernel))
         return key + self.cast(self.bias) if self.use_bias else key
 
+    @ignores_positions
     def score(self, query, key, positions):
         return additive_score(query, key, self.cast(self.score_vector))
 

@@ -1,13 +1,16 @@
 """The contract of an attention mechanism, and the steps that all mechanisms share."""
 
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
 import keras
 from keras import ops
 
-from ...ops.masks import attention_mask, check_mask, combine_masks, zero_masked
+from ...ops.dropout import dropout_factors
+from ...ops.masks import attention_mask, check_dense, check_mask, combine_masks, zero_masked
 from ...ops.normalizers import masked_softmax
+from ...ops.positions import real_positions
 from ...ops.scores import dot_score
 from ...ops.types import Tensor
 from .. import arguments
@@ -15,6 +18,12 @@ from ..lora_and_quantization import AdaptableKernels
 from .loop_scores import LoopScore
 
 HALF_OF_FLOAT16 = 32752.0  # half of the largest number
+
+
+def ignores_positions(score: Callable) -> Callable:
+    """Mark a `score` that reads no positions, so that none are computed for it."""
+    score.ignores_positions = True
+    return score
 
 
 class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
@@ -108,13 +117,21 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     def score(self, query: Tensor, key: Tensor, positions: Tensor) -> Tensor:
         """Return the scores `(B, T, S)` of projected queries and keys.
 
-        Keys may be windows `(B, T, W, ...)`. `positions` are their places, `(S,)` or `(B, T, W)`.
+        Keys may be windows `(B, T, W, ...)`. `positions`, integers `(B, 1, S)` or `(B, T, W)`, are
+        those of the keys, from 0; padding does not count.
         """
         raise NotImplementedError(f"{type(self).__name__} must write `score`.")
 
     def score_mask(self, positions: Tensor) -> Tensor:
-        """Return a mask of the places that the score can reach, or `None` for all."""
+        """Return which positions `(B, S)` the score can reach, a mask, or `None` for all."""
         return None
+
+    @property
+    def reads_positions(self) -> bool:
+        """Whether anything reads positions, which the memory then holds."""
+        kind = type(self)
+        has_mask = kind.score_mask is not AttentionMechanism.score_mask
+        return has_mask or not hasattr(kind.score, "ignores_positions")
 
     # What all share.
 
@@ -160,6 +177,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         Returns a dictionary of tensors, batch first. `training` says whether dropout applies.
         """
         arguments.check_built(self, "query_shape, value_shape")
+        check_dense([value, key], "value and key")
         value = self.cast(value)
         key = value if key is None else self.cast(key)
         arguments.check_features("value", value.shape, self.value_size)
@@ -168,6 +186,9 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         # Padding is zeroed first, so that no NaN in it reaches a context or a gradient.
         key = zero_masked(key, mask)
         memory = {"value": zero_masked(value, mask), "key": self._bounded(self.project_key(key))}
+        if self.reads_positions:
+            memory["position"] = real_positions(mask, value)
+            mask = combine_masks(mask, self.score_mask(memory["position"]))
         if mask is not None:
             memory["mask"] = ops.cast(mask, "bool")
         if self.dropout and training:
@@ -176,8 +197,8 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
 
     def _kept(self, value):
         """Return the factors `(B, S)` of dropout: 0 or `1 / (1 - dropout)`."""
-        kept = ops.ones_like(value[:, :, 0])
-        return keras.random.dropout(kept, self.dropout, seed=self._dropout_seed)
+        shape = ops.shape(value)[:2]
+        return dropout_factors(shape, self.dropout, self._dropout_seed, self.compute_dtype)
 
     def initial_state(self, memory: dict) -> dict:
         """Return the state before the first query: `{}` where the mechanism keeps none."""
@@ -205,10 +226,9 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         return_attention_scores: bool = True,
     ) -> tuple:
         """Attend with the next `T` queries `(B, T, Dq)`, and return the state after them."""
-        positions = ops.arange(ops.shape(memory["value"])[1], dtype="int32")
+        positions = ops.expand_dims(memory["position"], 1) if self.reads_positions else None
         scores = self.score(self.queries(query), memory["key"], positions)
         mask = attention_mask(query_mask, memory.get("mask"))
-        mask = combine_masks(mask, self.score_mask(positions))
         weights = self.cast(masked_softmax(scores, mask))
         return self.read(weights, memory), weights, state
 
@@ -260,10 +280,12 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     def compute_output_shape(
         self, query_shape, value_shape=None, key_shape=None, return_attention_scores=False
     ):
-        query, value, _ = _shapes(query_shape, value_shape, key_shape)
+        query, value, key = _shapes(query_shape, value_shape, key_shape)
+        self._check_features(query, value, key)
         context = (*query[:2], value[2])
         return (context, (*query[:2], value[1])) if return_attention_scores else context
 
+    @arguments.of_own_call
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         masks = (of.query_mask, of.value_mask, of.mask)
@@ -281,12 +303,16 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         query_mask = combine_masks(*masks)
         value_mask = query_mask if alone and value_mask is None else value_mask
         _shapes(query.shape, value.shape, key.shape)
-        if self.built:
-            arguments.check_features("query", query.shape, self.query_size)
-            arguments.check_features("value", value.shape, self.value_size)
-            arguments.check_features("key", key.shape, self.key_size)
+        self._check_features(query.shape, value.shape, key.shape)
         check_mask(value_mask, tuple(value.shape[:2]), "value_mask")
         return query, value, key, query_mask, value_mask
+
+    def _check_features(self, query, value, key):
+        """Raise a ValueError where shapes do not fit a layer that is built."""
+        if self.built:
+            arguments.check_features("query", query, self.query_size)
+            arguments.check_features("value", value, self.value_size)
+            arguments.check_features("key", key, self.key_size)
 
 
 class BilinearAttention(AttentionMechanism):
@@ -305,6 +331,7 @@ class BilinearAttention(AttentionMechanism):
     def build_score(self, query_size, key_size):
         self._make_weight("score_kernel", (query_size, key_size), self.kernel_initializer)
 
+    @ignores_positions
     def score(self, query, key, positions):
         return dot_score(query, key)
 

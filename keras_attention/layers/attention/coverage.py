@@ -9,6 +9,7 @@ from ...ops.masks import combine_masks
 from ...ops.normalizers import masked_softmax
 from ...ops.penalties import mean_overlap
 from ...ops.scores import coverage_gradients, coverage_hidden, coverage_score
+from ...ops.types import at_least_float32
 from .. import arguments
 from ..recurrent.recurrence import run_queries
 from .bahdanau import BahdanauAttention
@@ -91,8 +92,8 @@ class CoverageAttention(BahdanauAttention):
             self.loss_step = keras.Variable("zeros", (), **options)
 
     def initial_state(self, memory):
-        # In float32: a half has no digits left for what a hundred steps add up to.
-        return {"coverage": ops.zeros_like(memory["value"][:, :, 0], dtype="float32")}
+        # A half has no digits left for what a hundred steps add up to.
+        return {"coverage": at_least_float32(ops.zeros_like(memory["value"][:, :, 0]))}
 
     def attend(self, query, memory, state, query_mask=None, return_attention_scores=True):
         def answer(x, real, coverage):

@@ -5,9 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from ...ops.masks import check_mask, combine_masks, zero_masked
+from ...ops.masks import check_dense, check_mask, combine_masks, zero_masked
 from ...ops.normalizers import masked_softmax
-from ...ops.types import Tensor
+from ...ops.types import Tensor, at_least_float32
 from .. import arguments
 from .base import AttentionMechanism
 
@@ -153,6 +153,7 @@ class HierarchicalAttention(AttentionMechanism):
         `(B, N W, D)`, and where anything is masked `"mask"` `(B, N, W)`.
         """
         arguments.check_built(self, "query_shape, words_shape, sentences_shape")
+        check_dense([words, sentences], "words and sentences")
         words = self.cast(words)
         batch_size, count, width, features = ops.shape(words)
         if word_mask is not None:
@@ -239,17 +240,19 @@ class HierarchicalAttention(AttentionMechanism):
         sentences = keras.KerasTensor(sentences, self.compute_dtype)
         return {"value": flat, "word": {"value": flat}, "sentence": {"value": sentences}}
 
+    @arguments.of_own_call
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         masks = (of.word_mask, of.sentence_mask, of.query_mask, of.mask)
         words = self._check_call(of.query, of.words, of.sentences, *masks)
-        shapes = self.compute_output_shape(of.query.shape, words, return_attention_scores=True)
+        sentences = None if of.sentences is None else of.sentences.shape
+        shapes = self.compute_output_shape(of.query.shape, words, sentences, True)
         return arguments.specs(shapes[: 1 + bool(of.return_attention_scores)], self.compute_dtype)
 
     def compute_output_shape(
         self, query_shape, words_shape=None, sentences_shape=None, return_attention_scores=False
     ):
-        words, _ = _shapes(query_shape, words_shape, sentences_shape)
+        words = self._check_fit(query_shape, words_shape, sentences_shape)
         context = (*query_shape[:2], words[3])
         return (context, (*query_shape[:2], *words[1:3])) if return_attention_scores else context
 
@@ -262,16 +265,21 @@ class HierarchicalAttention(AttentionMechanism):
     def _check_call(self, query, words, sentences, word_mask, sentence_mask, query_mask, mask):
         """Refuse what does not fit, and return the words' shape."""
         given = [None if part is None else part.shape for part in (words, sentences)]
-        shape, of_sentences = _shapes(query.shape, *given)
-        if self.built:
-            arguments.check_features("query", query.shape, self.query_size)
-            arguments.check_features("words", shape, self.value_size)
-            arguments.check_features("sentences", of_sentences, self.sentence_attention.value_size)
+        shape = self._check_fit(query.shape, *given)
         check_mask(word_mask, shape[:3], "word_mask")
         check_mask(sentence_mask, shape[:2], "sentence_mask")
         check_mask(query_mask, tuple(query.shape[:2]), "query_mask")
         check_mask(mask, tuple(query.shape[:2]), "mask")
         return shape
+
+    def _check_fit(self, query, words, sentences):
+        """Refuse shapes that do not fit each other or the layer; return the words'."""
+        words, sentences = _shapes(query, words, sentences)
+        if self.built:
+            arguments.check_features("query", query, self.query_size)
+            arguments.check_features("words", words, self.value_size)
+            arguments.check_features("sentences", sentences, self.sentence_attention.value_size)
+        return words
 
 
 def _means(words, mask):
@@ -311,9 +319,9 @@ def reweight(word_weights, sentence_weights, mask=None):
     Where words and sentences agree on no place, zeros count as a tiny weight; a row without weight
     anywhere gets zeros.
     """
-    # By logarithms in float32, so that two small factors do not vanish.
-    words = ops.cast(word_weights, "float32")
-    sentences = ops.expand_dims(ops.cast(sentence_weights, "float32"), 3)
+    # By logarithms in at least float32, so that two small factors do not vanish.
+    words = at_least_float32(word_weights)
+    sentences = ops.expand_dims(at_least_float32(sentence_weights), 3)
     both = ops.logical_and(words > 0, sentences > 0)
     agree, reads_words, reads_sentences = (
         ops.any(part, axis=(2, 3), keepdims=True) for part in (both, words > 0, sentences > 0)

@@ -73,6 +73,14 @@ class IntraDecoderAttention(BilinearAttention):
         own = ops.expand_dims(state["position"], 1) + ops.arange(steps, dtype="int32")
         real = attention_mask(query_mask, memory.get("mask"))
         mask = combine_masks(places < ops.expand_dims(own, 2), real)
+        if query_mask is not None:  # a masked query is no state that a later one could read
+            is_state = _written(
+                ops.ones_like(states[:, :, :1], "bool"),
+                ops.expand_dims(query_mask, 2),
+                places,
+                state["position"],
+            )
+            mask = combine_masks(mask, ops.swapaxes(is_state, 1, 2))
         scores = self.score(self.queries(query), states, places)
         weights = self.cast(masked_softmax(scores, mask))
         context = self.read(weights, {**memory, "value": states})

@@ -4,10 +4,17 @@ from typing import Any
 
 from keras import ops, saving
 
-from ...ops.axes import product
+from ...ops.axes import product, size_of
 from ...ops.masks import combine_masks, lengths
 from ...ops.normalizers import masked_softmax
-from ...ops.positions import gather_windows, in_window, spread_windows, window_positions
+from ...ops.positions import (
+    gather_windows,
+    in_window,
+    real_order,
+    real_positions,
+    spread_windows,
+    window_positions,
+)
 from ..arguments import check_choice, check_integer
 from .base import row_zeros
 from .luong import LuongAttention
@@ -22,15 +29,16 @@ WINDOWED_FROM = 4
 class LocalAttention(LuongAttention):
     """Local attention: only the words within `D` places of a position `p_t` are read.
 
-    - `alignment="monotonic"` (local-m): `p_t = t`, the query's own place counted from 0 (in
+    - `alignment="monotonic"` (local-m): `p_t = t`, the query's own position counted from 0 (in
       `step`, carried in the state). `a_t = softmax(e_t)` inside the window.
     - `alignment="predictive"` (local-p): `p_t = S sigmoid(v_p . tanh(W_p q_t))` with `S` the
       length of that example, padding not counted, and
       `a_ts = softmax(e_t)_s exp(-(s - p_t)^2 / (2 sigma^2))`, `sigma = D / 2`. The weights are not
       normalised again, so they sum to less than 1.
 
-    The window holds the places `s` with `|s - p_t| <= D`, cut to the sentence. An empty window has
-    zero weights and context.
+    The window holds the positions `s` with `|s - p_t| <= D`, cut to the sentence. An empty window
+    has zero weights and context. Positions of queries and words do not count padding, wherever it
+    is.
 
     Weights: those of the score (see `LuongAttention`); for predictive alignment also
     `position_kernel` `W_p (Dq, U)` and `position_vector` `v_p (U,)`.
@@ -89,16 +97,30 @@ class LocalAttention(LuongAttention):
             self._add_kernel("position_kernel", (query_size, units))
             self._add_kernel("position_vector", (units,))
 
+    @property
+    def reads_positions(self):
+        return True
+
+    def prepare_memory(self, value, key=None, mask=None, training=None):
+        memory = super().prepare_memory(value, key, mask, training)
+        memory["length"] = lengths(mask, memory["value"])
+        if mask is not None and self._is_long(value) is not False:
+            memory["order"] = real_order(mask, memory["position"])
+        return memory
+
+    def _is_long(self, value):
+        """Whether a memory is read window by window; a tensor where a graph must ask."""
+        return size_of(value, 1) > WINDOWED_FROM * (2 * self.half_width + 1)
+
     def initial_state(self, memory):
         if self.alignment == "predictive":
             return {}
         return {"position": row_zeros(memory["value"])}
 
     def attend(self, query, memory, state, query_mask=None, return_attention_scores=True):
-        center, state = self._center(query, memory, state)
-        length = ops.shape(memory["value"])[1]
+        center, state = self._center(query, memory, state, query_mask)
         given = (query, memory, center, query_mask, return_attention_scores)
-        is_long = length > WINDOWED_FROM * (2 * self.half_width + 1)
+        is_long = self._is_long(memory["value"])
         if isinstance(is_long, bool):
             results = (self._attend_windows if is_long else self._attend_all)(*given)
         else:  # a length that is known when the graph runs
@@ -109,51 +131,58 @@ class LocalAttention(LuongAttention):
 
     def _attend_windows(self, query, memory, center, query_mask, return_attention_scores):
         """Read the windows alone; return the context and, where wanted, the weights."""
-        places = window_positions(center, self.half_width)
-        weights = self._weights(query, memory, places, center, query_mask)
+        positions = window_positions(center, self.half_width)
+        index = gather_windows(memory["order"], positions) if "order" in memory else positions
+        length = ops.cast(ops.expand_dims(memory["length"], (1, 2)), "int32")
+        inside = ops.logical_and(positions >= 0, positions < length)
+        if "mask" in memory:
+            inside = ops.logical_and(inside, gather_windows(memory["mask"], index))
+        key = gather_windows(memory["key"], index)
+        weights = self._weights(query, key, positions, inside, center, query_mask)
         read = weights
         if "dropout" in memory:
-            read = weights * gather_windows(memory["dropout"], places)
-        context = ops.matmul(ops.expand_dims(read, 2), gather_windows(memory["value"], places))
-        length = ops.shape(memory["value"])[1]
-        wanted = (spread_windows(weights, places, length),) if return_attention_scores else ()
-        return ops.squeeze(context, 2), *wanted
+            read = weights * gather_windows(memory["dropout"], index)
+        context = ops.matmul(ops.expand_dims(read, 2), gather_windows(memory["value"], index))
+        context = ops.squeeze(context, 2)
+        if not return_attention_scores:
+            return (context,)
+        scores = spread_windows(weights, positions, ops.expand_dims(memory["position"], 1))
+        if "mask" in memory:
+            scores = ops.where(ops.expand_dims(memory["mask"], 1), scores, ops.zeros_like(scores))
+        return context, scores
 
     def _attend_all(self, query, memory, center, query_mask, return_attention_scores):
         """Read the whole memory under a mask: the same, faster where the memory is short."""
-        places = ops.arange(ops.shape(memory["value"])[1], dtype="int32")
-        weights = self._weights(query, memory, places, center, query_mask)
+        positions = ops.expand_dims(memory["position"], 1)
+        real = ops.expand_dims(memory["mask"], 1) if "mask" in memory else None
+        weights = self._weights(query, memory["key"], positions, real, center, query_mask)
         return self.read(weights, memory), *((weights,) if return_attention_scores else ())
 
-    def _center(self, query, memory, state):
-        """Return `p_t` of each query, float32 `(B, T)`, and the state after the queries."""
+    def _center(self, query, memory, state, query_mask):
+        """Return `p_t` of each query, `(B, T)`, and the state after the queries."""
+        dtype = memory["length"].dtype
         if self.alignment == "monotonic":
-            steps = ops.shape(query)[1]
-            center = ops.expand_dims(state["position"], 1) + ops.arange(steps, dtype="int32")
-            return ops.cast(center, "float32"), {"position": state["position"] + steps}
+            start, steps = state["position"], ops.shape(query)[1]
+            if query_mask is None:
+                own = ops.arange(steps, dtype="int32")
+            else:
+                own = real_positions(query_mask, query)
+                steps = ops.sum(ops.cast(query_mask, "int32"), axis=1)
+            center = ops.cast(ops.expand_dims(start, 1) + own, dtype)
+            return center, {"position": start + steps}
         hidden = ops.tanh(product(query, self.cast(self.position_kernel)))
         logit = product(hidden, ops.expand_dims(self.cast(self.position_vector), -1))
-        share = ops.sigmoid(ops.cast(ops.squeeze(logit, -1), "float32"))
-        length = lengths(memory.get("mask"), memory["value"])
-        return ops.expand_dims(length, 1) * share, state
+        share = ops.sigmoid(ops.cast(ops.squeeze(logit, -1), dtype))
+        return ops.expand_dims(memory["length"], 1) * share, state
 
-    def _weights(self, query, memory, places, center, query_mask):
-        """Return the weights over `places`, `(S,)` or windows `(B, T, W)`."""
-        windowed = len(places.shape) == 3
-        mask, key, real = in_window(places, center, self.half_width), memory["key"], None
-        if windowed:
-            length = ops.shape(memory["value"])[1]
-            mask = combine_masks(mask, places >= 0, places < length)
-            key = gather_windows(key, places)
-        if "mask" in memory:
-            real = memory["mask"]
-            real = gather_windows(real, places) if windowed else ops.expand_dims(real, 1)
+    def _weights(self, query, key, positions, real, center, query_mask):
+        """Return the weights over keys at positions `(B, 1, S)`, or at windows `(B, T, W)`."""
         asking = None if query_mask is None else ops.expand_dims(query_mask, 2)
-        mask = combine_masks(mask, real, asking, self.score_mask(places))
-        scores = self.score(self.queries(query), key, places)
+        mask = combine_masks(in_window(positions, center, self.half_width), real, asking)
+        scores = self.score(self.queries(query), key, positions)
         weights = self.cast(masked_softmax(scores, mask))
         if self.alignment == "monotonic":
             return weights
-        distance = ops.cast(places, "float32") - ops.expand_dims(center, -1)
+        distance = ops.cast(positions, center.dtype) - ops.expand_dims(center, -1)
         sigma = self.half_width / 2
         return weights * ops.cast(ops.exp(-(distance**2) / (2 * sigma**2)), weights.dtype)

@@ -6,10 +6,11 @@ import keras
 from keras import ops
 
 from ...ops.axes import product
-from ...ops.scores import additive_score, dot_score, location_score
+from ...ops.masks import combine_masks
+from ...ops.scores import additive_score, dot_score
 from ..arguments import check_choice, check_integer, fresh
-from .base import AttentionMechanism
-from .loop_scores import AdditiveScore, DotScore, LoopScore
+from .base import AttentionMechanism, ignores_positions
+from .loop_scores import AdditiveScore, DotScore
 
 SCORES = ("dot", "general", "concat", "location")
 
@@ -31,7 +32,8 @@ class LuongAttention(AttentionMechanism):
     Args:
         score: `"dot"` (queries and keys of one size), `"general"`, `"concat"` or `"location"`.
         units: Size `U` of the hidden layer of `"concat"`; the other scores have none.
-        max_length: How many words `"location"` reads; a word past them gets weight 0.
+        max_length: How many words `"location"` reads; a word past them gets weight 0. Padding,
+            before the words too, does not count.
         kernel_initializer: Initializer of the weights. Default: Glorot's, but for the
             `score_kernel` of `"general"` a normal with a deviation of 0.01 (ADR 5).
         dropout, seed, **kwargs: As in `AttentionMechanism`, and so are the call and its results.
@@ -113,42 +115,32 @@ class LuongAttention(AttentionMechanism):
             return ops.matmul(key, self.cast(self.key_kernel))
         return key
 
+    @ignores_positions
     def score(self, query, key, positions):
         if self.score_name == "concat":
             return additive_score(query, key, self.cast(self.score_vector))
-        if self.score_name == "location":
-            return location_score(query, self.cast(self.location_kernel), positions)
         return dot_score(query, key)
 
-    def score_mask(self, positions):
-        return positions < self.max_length if self.score_name == "location" else None
+    @property
+    def reads_positions(self):
+        return self.score_name == "location" or super().reads_positions
+
+    def prepare_memory(self, value, key=None, mask=None, training=None):
+        memory = super().prepare_memory(value, key, mask, training)
+        if self.score_name == "location":
+            # The score of a position is the product of the query and that column of the kernel.
+            columns = ops.transpose(self.cast(self.location_kernel))
+            positions = memory["position"]
+            is_reached = positions < self.max_length
+            index = ops.where(is_reached, positions, ops.zeros_like(positions))
+            memory["key"] = ops.take(columns, index, axis=0)
+            memory["mask"] = combine_masks(memory.get("mask"), is_reached)
+        return memory
 
     def loop_score(self):
-        if self.score_name == "location":
-            return LocationScore(self.cast(self.location_kernel))
         if self.score_name == "concat":
             return AdditiveScore(self.cast(self.query_kernel), self.cast(self.score_vector))
         return DotScore()
-
-
-class LocationScore(LoopScore):
-    """`e_s = q_s`: the query, multiplied with its kernel, is the score of each place."""
-
-    def score(self, query, key, state, weights):
-        return _resized(query, ops.shape(key)[1])
-
-    def query_gradient(self, upstream, query, key, state, weights):
-        return _resized(upstream, query.shape[1]), {}, {}
-
-    def memory_gradients(self, upstream, query, key, weights, sums):
-        return {}
-
-
-def _resized(rows, size):
-    """Return rows `(B, N)` cut or filled with zeros to `(B, size)`."""
-    filling = ops.zeros((ops.shape(rows)[0], size), rows.dtype)
-    rows = ops.concatenate([rows, filling], axis=1)[:, :size]
-    return ops.reshape(rows, (ops.shape(rows)[0], size))
 
 
 def _size_of(name, size, needed, owner):

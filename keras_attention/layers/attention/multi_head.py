@@ -232,7 +232,8 @@ class MultiHeadAttention(HeadProjections):
                 f"Received: window={window}, sliding_window={sliding_window}"
             )
         if self.window is not None:
-            arguments.check_integer("window", self.window)
+            name = "window" if sliding_window is None else "sliding_window"
+            arguments.check_integer(name, self.window)
         elif num_sinks:
             raise ValueError(
                 "`num_sinks` keeps the first places in sight of a `window`; without one all are. "
@@ -328,14 +329,17 @@ class MultiHeadAttention(HeadProjections):
         return previous_mask[0] if isinstance(previous_mask, (list, tuple)) else previous_mask
 
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None) -> tuple:
-        query = tuple(in_three(query_shape, value_shape, key_shape)[0])
+        shapes = tuple(map(tuple, in_three(query_shape, value_shape, key_shape)))
+        self._check_shapes(*shapes)
+        query = shapes[0]
         return (*query[:-1], *(self.output_size or query[-1:]))
 
+    @arguments.of_own_call
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         masks = (of.query_mask, of.value_mask, of.key_mask, of.attention_mask, of.mask)
-        query, value, *_ = self._inputs(of.query, of.value, of.key, *masks)
-        shapes = [self.compute_output_shape(query.shape)]
+        query, value, key, *_ = self._inputs(of.query, of.value, of.key, *masks)
+        shapes = [self.compute_output_shape(query.shape, value.shape, key.shape)]
         if of.return_attention_scores:
             axes = axes_of(query.shape, self.attention_axes)
             shapes.append(axes.pairs_shape(query.shape, value.shape, self.num_heads))

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from numbers import Integral
 from typing import Any
 
 import keras
@@ -11,9 +12,9 @@ from ...ops.axes import reshaped, size_of, sizes_from, sizes_of
 from ...ops.dot_product.attention import attention_with_scores
 from ...ops.dot_product.mods import Mods
 from ...ops.dot_product.reach import Reach, Span
-from ...ops.masks import check_mask, zero_masked
+from ...ops.masks import check_dense, check_mask, zero_masked
 from ...ops.positions import alibi_slopes, relative_buckets, rotate
-from ...ops.types import Tensor
+from ...ops.types import Tensor, accumulator_dtype, at_least_float32
 from .. import arguments
 from ..lora_and_quantization import AdaptableKernels
 
@@ -79,7 +80,7 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         """Return scaled queries `(B, H, T, d)`, and the gate or `None`."""
         query, *gate = projected
         query = self._placed(query, "query_gain", places)
-        query = _heads_first(query * ops.cast(self.key_dim**-0.5, query.dtype))
+        query = _heads_first(query * self.key_dim**-0.5)
         return query, ops.sigmoid(gate[0]) if gate else None
 
     def _project_memory(self, value, key, places=None):
@@ -95,7 +96,7 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
     def _placed(self, heads, gain, places):
         """Normalise and turn `(B, T, H, d)`; its places are given, or count from 0."""
         if self.query_key_norm:
-            squares = ops.mean(ops.square(ops.cast(heads, "float32")), axis=-1, keepdims=True)
+            squares = ops.mean(ops.square(at_least_float32(heads)), axis=-1, keepdims=True)
             heads = heads * ops.cast(ops.rsqrt(squares + 1e-6), heads.dtype)
             heads = heads * self.cast(getattr(self, gain))
         if self.positions != "rotary":
@@ -111,8 +112,9 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         size = max(size, 0) if isinstance(size, int) else size  # -1 of no steps and no places
         distances = Span(first, size).places()
         if self.positions == "alibi":
-            slopes = ops.expand_dims(alibi_slopes(self.num_heads), 1)
-            return -slopes * ops.cast(ops.abs(distances), "float32")
+            dtype = accumulator_dtype(self.compute_dtype)
+            slopes = ops.expand_dims(alibi_slopes(self.num_heads, dtype), 1)
+            return -slopes * ops.cast(ops.abs(distances), dtype)
         buckets = relative_buckets(distances, self.num_buckets, self.max_distance, not causal)
         return ops.transpose(ops.take(ops.convert_to_tensor(self.relative_bias), buckets, axis=0))
 
@@ -137,6 +139,7 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         heads, and the `mask` `(B, S)`, True = attend, where there is one.
         """
         self._check_steps()
+        check_dense([value, key], "value and key")
         value = self.cast(value)
         key = value if key is None else self.cast(key)
         self.check_features("value", value.shape)
@@ -175,7 +178,9 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
             query: `(B, D)`.
             memory: What `prepare_memory` gave, or `None`.
             state: What `initial_state` or the step before gave.
-            index: The query's place, from 0: an integer or a scalar tensor, the same for all rows.
+            index: The query's position, from 0: an integer or a scalar tensor, the same for all
+                rows. A tensor outside of the cache gives NaN, which it also writes to the nearest
+                step of the same row.
             attention_mask: Boolean `(B, S)` or `(B, H, S)`: which places the query may see.
             return_attention_scores: Whether the weights are wanted; else they are `None`.
             copies: How many neighbouring queries share a row of memory or state. A cache then has
@@ -185,6 +190,9 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         Returns:
             The output `(B, O)`, the weights `(B, H, S)` (`S` is `max_length` in self-attention),
             and the state after the step.
+
+        Raises:
+            ValueError: If a known `index` lies outside of the cache, or shapes do not fit.
         """
         self._check_steps()
         query = self.cast(query)
@@ -198,14 +206,10 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
             self.check_features("value", query.shape)
             key, value = (self.project(query, name)[0] for name in ("key", "value"))
             key, value = self._keys(key, here), _heads_first(value)
-            room = state["key"].shape[2]
-            known = isinstance(index, int) and isinstance(room, int)
-            if known and not 0 <= index < room // copies:
-                raise ValueError(
-                    f"`index` must lie in the {room // copies} places of the state. "
-                    f"Received: index={index}"
-                )
-            memory = state = write_places(state, index, {"key": key, "value": value}, copies)
+            room = size_of(state["key"], 2) // copies
+            index, value = within_cache(index, room, value)
+            entries = {"key": key, "value": value}
+            memory = state = write_places(state, index, entries, copies)
         query, gate = self._scaled(own, here)
         key, value, length = memory["key"], memory["value"], size_of(memory["key"], 2)
         if attention_mask is not None:
@@ -287,6 +291,23 @@ def _by_copies(mask, copies):
         return rank_4(ops.expand_dims(mask, -2))
     parts = ops.reshape(mask, (-1, copies, *sizes_from(mask, 1)))
     return _heads_first(parts) if len(parts.shape) == 4 else rank_4(parts)
+
+
+def within_cache(index: Tensor, room: Tensor, value: Tensor) -> tuple:
+    """Return an index that lies in a cache of `room` steps, and the value to write there.
+
+    A known index outside is refused. Otherwise the value is NaN: so are the output of the step,
+    which adds up all values, and those of later steps. No other row's memory is touched.
+    """
+    if isinstance(index, Integral) and isinstance(room, int):
+        if not 0 <= index < room:
+            raise ValueError(
+                f"`index` must lie in the {room} positions of the state; make a state of a larger "
+                f"`max_length`. Received: index={index}"
+            )
+        return index, value
+    nearest = ops.clip(index, 0, room - 1)
+    return nearest, ops.where(ops.equal(nearest, index), value, float("nan"))
 
 
 def write_places(state: dict, index: Tensor, entries: dict, copies: int) -> dict:

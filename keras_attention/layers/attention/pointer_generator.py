@@ -6,7 +6,8 @@ import keras
 from keras import ops, tree
 
 from ...ops.crossentropy import smoothed_crossentropy
-from ...ops.types import Tensor
+from ...ops.masks import check_mask, zero_masked
+from ...ops.types import Tensor, at_least_float32
 from .. import arguments
 
 # The least probability, of a word that neither part can give.
@@ -38,6 +39,8 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
             whose id lies outside (-1, for instance) are never copied.
         context, state, inputs: `(B, T, Dc)`, `(B, T, Ds)` and `(B, T, Dx)`; the inputs are most
             often the embedded word before.
+        mask: Boolean `(B, T)`, True = real; what padding holds reaches no gradient. Default:
+            the mask that the logits carry, which Keras passes as `logits_mask`.
         extra_size, return_p_gen: How many ids follow the vocabulary; whether to return `p_gen` too.
 
     Returns:
@@ -86,7 +89,7 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
         steps |= {"state": state_shape, "inputs": inputs_shape}
         _check_shapes(steps, scores_shape, source_ids_shape)
         self.sizes = {name: shape[-1] for name, shape in steps.items()}
-        # Not cast to the compute dtype: the gate is computed in float32, and so is its gradient.
+        # Not cast to the compute dtype: gate and gradient are at least float32.
         for name, of in (("context", "context"), ("state", "state"), ("input", "inputs")):
             shape, initializer = (self.sizes[of],), arguments.fresh(self.kernel_initializer)
             self._make_weight(f"{name}_vector", shape, initializer, autocast=False)
@@ -102,13 +105,18 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
         inputs: Tensor,
         extra_size: int = 0,
         return_p_gen: bool = False,
+        mask: Tensor = None,
+        logits_mask: Tensor = None,
     ) -> Tensor:
-        self._check_call(logits, scores, source_ids, context, state, inputs, extra_size)
+        mask = logits_mask if mask is None else mask
+        self._check_call(logits, scores, source_ids, context, state, inputs, extra_size, mask)
+        parts = (logits, scores, context, state, inputs)
+        logits, scores, context, state, inputs = (zero_masked(part, mask) for part in parts)
         size = logits.shape[2] + extra_size
         p_gen = ops.sigmoid(self._gate(context, state, inputs))
-        generated = ops.expand_dims(p_gen, 2) * ops.softmax(_float(logits), axis=2)
+        generated = ops.expand_dims(p_gen, 2) * ops.softmax(at_least_float32(logits), axis=2)
         generated = ops.pad(generated, [[0, 0], [0, 0], [0, extra_size]])
-        copying = ops.expand_dims(1 - p_gen, 2) * _float(scores)
+        copying = ops.expand_dims(1 - p_gen, 2) * at_least_float32(scores)
         mixed = generated + copy_distribution(copying, ops.cast(source_ids, "int32"), size)
         log_p = ops.cast(ops.log(ops.maximum(mixed, SMALLEST)), self.compute_dtype)
         return (log_p, ops.cast(p_gen, self.compute_dtype)) if return_p_gen else log_p
@@ -140,51 +148,63 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
         context: Tensor,
         state: Tensor,
         inputs: Tensor,
+        mask: Tensor = None,
     ) -> Tensor:
-        """Return `log P(y_t)` of integer targets `(B, T)`, float32 `(B, T)`, for training.
+        """Return `log P(y_t)` of integer targets `(B, T)`, a tensor `(B, T)`, for training.
 
         It picks the call's result at the targets, ids in the extended vocabulary, but costs less.
         """
         if not self.built:
             parts = (logits, scores, source_ids, context, state, inputs)
             self.build(*(part.shape for part in parts))
-        self._check_call(logits, scores, source_ids, context, state, inputs, 0)
+        self._check_call(logits, scores, source_ids, context, state, inputs, 0, mask)
+        steps = (logits, scores, context, state, inputs)
+        logits, scores, context, state, inputs = (zero_masked(part, mask) for part in steps)
         size = logits.shape[2]
         gate = self._gate(context, state, inputs)
         targets = ops.cast(targets, "int32")
         is_known = ops.logical_and(targets >= 0, targets < size)
         index = ops.where(is_known, targets, ops.zeros_like(targets))
-        generated = ops.exp(-smoothed_crossentropy(ops.expand_dims(index, 2), _float(logits)))
+        generated = ops.exp(
+            -smoothed_crossentropy(ops.expand_dims(index, 2), at_least_float32(logits))
+        )
         generated = ops.where(is_known, generated, ops.zeros_like(generated))
         ids, wanted = ops.cast(source_ids, "int32"), ops.expand_dims(targets, 2)
         same = ops.logical_and(ops.expand_dims(ids, 1) == wanted, wanted >= 0)  # -1: no word
-        copied = ops.sum(ops.where(same, _float(scores), ops.zeros_like(same, "float32")), axis=2)
+        copied = ops.sum(
+            ops.where(same, at_least_float32(scores), ops.zeros_like(same, scores.dtype)), axis=2
+        )
         mixed = ops.sigmoid(gate) * generated + ops.sigmoid(-gate) * copied
         return ops.log(ops.maximum(mixed, SMALLEST))
 
     def _gate(self, context, state, inputs):
-        """Return the logit of `p_gen`, float32 `(B, T)`."""
+        """Return the logit of `p_gen`, `(B, T)`."""
         vectors = (self.context_vector, self.state_vector, self.input_vector)
         pairs = zip((context, state, inputs), vectors, strict=True)
-        logits = [ops.matmul(_float(part), ops.expand_dims(_float(w), 1)) for part, w in pairs]
-        return ops.squeeze(sum(logits), 2) + _float(self.bias)
+        logits = [
+            ops.matmul(at_least_float32(part), ops.expand_dims(at_least_float32(w), 1))
+            for part, w in pairs
+        ]
+        return ops.squeeze(sum(logits), 2) + at_least_float32(self.bias)
 
-    def compute_output_spec(
-        self, logits, scores, source_ids, context, state, inputs, extra_size=0, return_p_gen=False
-    ):
-        self._check_call(logits, scores, source_ids, context, state, inputs, extra_size)
-        steps = tuple(logits.shape[:2])
-        size = logits.shape[2] + extra_size
-        shapes = [(*steps, size), *([steps] if return_p_gen else [])]
+    @arguments.of_own_call
+    def compute_output_spec(self, *args, **kwargs):
+        of = arguments.call_arguments(self, args, kwargs)
+        parts = (of.logits, of.scores, of.source_ids, of.context, of.state, of.inputs)
+        self._check_call(*parts, of.extra_size, of.logits_mask if of.mask is None else of.mask)
+        steps = tuple(of.logits.shape[:2])
+        size = of.logits.shape[2] + of.extra_size
+        shapes = [(*steps, size), *([steps] if of.return_p_gen else [])]
         return arguments.specs(shapes, self.compute_dtype)
 
-    def _check_call(self, logits, scores, source_ids, context, state, inputs, extra_size):
+    def _check_call(self, logits, scores, source_ids, context, state, inputs, extra_size, mask):
         parts = {"logits": logits, "context": context, "state": state, "inputs": inputs}
         steps = {name: part.shape for name, part in parts.items()}
         _check_shapes(steps, scores.shape, source_ids.shape)
         for name, size in self.sizes.items() if self.built else ():
             arguments.check_features(name, steps[name], size)
         arguments.check_integer("extra_size", extra_size, minimum=0)
+        check_mask(mask, tuple(logits.shape[:2]), "mask")
 
 
 def _check_shapes(steps, scores, source_ids):
@@ -194,10 +214,6 @@ def _check_shapes(steps, scores, source_ids):
         scores=(scores, "batch, steps, memory steps"),
         source_ids=(source_ids, "batch, memory steps"),
     )
-
-
-def _float(tensor):
-    return ops.cast(tensor, "float32")
 
 
 def copy_distribution(scores: Tensor, ids: Tensor, size: int) -> Tensor:

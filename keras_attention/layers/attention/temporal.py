@@ -5,6 +5,7 @@ from keras import ops
 
 from ...ops.masks import attention_mask
 from ...ops.normalizers import masked_softmax
+from ...ops.types import accumulator_dtype, at_least_float32
 from ..recurrent.recurrence import run_queries
 from .base import BilinearAttention
 
@@ -51,11 +52,12 @@ class TemporalAttention(BilinearAttention):
         return ops.matmul(key, ops.transpose(self.cast(self.score_kernel)))
 
     def initial_state(self, memory):
-        return {"log_sum": ops.full_like(memory["value"][:, :, 0], EMPTY, dtype="float32")}
+        rows = memory["value"][:, :, 0]
+        return {"log_sum": ops.full_like(rows, EMPTY, dtype=accumulator_dtype(rows.dtype))}
 
     def attend(self, query, memory, state, query_mask=None, return_attention_scores=True):
         mask = attention_mask(query_mask, memory.get("mask"))
-        scores = ops.cast(self.score(self.queries(query), memory["key"], None), "float32")
+        scores = at_least_float32(self.score(self.queries(query), memory["key"], None))
         if mask is not None:
             scores = ops.where(mask, scores, ops.zeros_like(scores))
 

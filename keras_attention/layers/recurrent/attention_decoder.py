@@ -297,8 +297,15 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
     # Keras' bookkeeping.
 
     def compute_output_shape(self, inputs_shape, value_shape=None, initial_state_shape=None):
+        _check_shapes(inputs_shape, inputs_shape if value_shape is None else value_shape)
+        if self.built:
+            arguments.check_features("inputs", inputs_shape, self._input_size)
+        if value_shape is not None:
+            query_shape = (*inputs_shape[:2], self._cell.output_size)
+            self.attention.compute_output_shape(query_shape, value_shape)
         return (*inputs_shape[:2], self.output_size)
 
+    @arguments.of_own_call
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         masks = (of.value_mask, of.initial_state, of.inputs_mask, of.mask)
@@ -308,7 +315,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         context, scores = self.attention.compute_output_shape(
             query_shape, value_shape, return_attention_scores=True
         )
-        shapes = [self.compute_output_shape(of.inputs.shape)]
+        shapes = [self.compute_output_shape(of.inputs.shape, value_shape)]
         shapes += [context] if of.return_context else []
         shapes += [scores] if of.return_attention_scores else []
         results = arguments.specs(shapes, self.compute_dtype)

@@ -6,14 +6,13 @@ gradients of weights and memory are then one product each over the whole sequenc
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import keras
 from keras import ops, tree
 
-from ...ops.masks import combine_masks
 from ...ops.normalizers import masked_softmax
+from ...ops.types import at_least_float32
 from ..attention.loop_scores import LoopScore
 from .recurrence import (
     DecoderCell,
@@ -49,7 +48,7 @@ def fused(cell, attention):
     if any(layer.compute_dtype != attention.compute_dtype for layer in [cell, *view.cells]):
         return None
     score = attention.loop_score()
-    return None if score is None else FusedLoop(view, equations, score, attention.score_mask)
+    return None if score is None else FusedLoop(view, equations, score)
 
 
 def _declares(kind) -> bool:
@@ -63,12 +62,11 @@ def _declares(kind) -> bool:
 
 @dataclass
 class FusedLoop:
-    """The loop of one call of a decoder; `reach` is the `score_mask` of its mechanism."""
+    """The loop of one call of a decoder."""
 
     view: DecoderCell
     equations: list
     score: LoopScore
-    reach: Callable
 
     def __call__(self, inputs, memory, state, order, feeding, kernel, masks, wanted, training):
         """Run all steps; return a dictionary of at least what is wanted.
@@ -128,10 +126,7 @@ class FusedLoop:
         """Return the packed results, and what the backward pass needs."""
         keep = self.training if keep is None else keep
         memory = given["memory"]
-        mask = combine_masks(
-            memory["mask"] > 0.5 if "mask" in memory else None,
-            self.reach(ops.arange(ops.shape(memory["value"])[1], dtype="int32")),
-        )
+        mask = memory["mask"] > 0.5 if "mask" in memory else None
 
         def step(place, before):
             states, attention, feed = self._states(before), before["attention"], None
@@ -234,7 +229,7 @@ class FusedLoop:
         summed = {name: summed[name] for name in self.score.summed}
         carried = {
             "state": tree.map_structure(ops.zeros_like, first) if last is None else last,
-            "sums": {name: ops.zeros_like(like, "float32") for name, like in summed.items()},
+            "sums": {name: at_least_float32(ops.zeros_like(like)) for name, like in summed.items()},
         }
         count = ops.shape(given["projected"])[0]
         found, carried = run_places(step, count, carried, reverse=True)
@@ -299,7 +294,8 @@ class FusedLoop:
         """Return what is wanted as one tensor, a row for each example."""
         parts = [swap_time(outputs[name]) for name in SEQUENCES if name in self.wanted]
         parts += flatten(last) if "state" in self.wanted else []
-        dtype = keras.backend.result_type(*(part.dtype for part in parts))
+        dtypes = [keras.backend.standardize_dtype(part.dtype) for part in parts]
+        dtype = "float64" if "float64" in dtypes else keras.backend.result_type(*dtypes)
         parts = [
             ops.cast(_reshaped(part, (math.prod(ops.shape(part)[1:]),)), dtype) for part in parts
         ]

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from ...ops.types import at_least_float32
 from .. import arguments
 from .recurrence import GRU, input_bias, recurrent_weights, run_places, shift, total, with_gradient
 
@@ -141,7 +142,9 @@ class InnerAttentionGRUCell(arguments.Configured, keras.layers.GRUCell):
         self._check_step(inputs, hidden, query, return_attention_scores)
         inputs, hidden, query = self.cast(inputs), self.cast(hidden), self.cast(query)
         is_dropped = training and self.dropout
-        dropped = inputs * self.get_dropout_mask(inputs) if is_dropped else inputs
+        dropped = inputs
+        if is_dropped:  # drawn in at least float32: a half rounds the rate
+            dropped = inputs * self.cast(self.get_dropout_mask(at_least_float32(inputs)))
         shifted = self.input_shift(query)
         products = ops.matmul(dropped, self.cast(self.kernel))
         weight = None
@@ -184,7 +187,7 @@ class InnerAttentionGRUCell(arguments.Configured, keras.layers.GRUCell):
         """Return the factors `(B, U)` of the state in the recurrent products, or `None`."""
         if not (training and self.recurrent_dropout):
             return None
-        return self.get_recurrent_dropout_mask(state)
+        return self.cast(self.get_recurrent_dropout_mask(at_least_float32(state)))
 
     def _check_step(self, inputs, state, query, return_attention_scores):
         check_scores_wanted(self.attention, return_attention_scores)

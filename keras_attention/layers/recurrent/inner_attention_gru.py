@@ -8,6 +8,7 @@ from keras import ops
 
 from ...ops.masks import check_mask, lengths, zero_masked
 from ...ops.penalties import occam_penalty
+from ...ops.types import at_least_float32
 from .. import arguments
 from ..attention.base import is_list
 from .inner_attention_cell import GATES, InnerAttentionGRUCell, InnerLoop, check_scores_wanted
@@ -20,7 +21,7 @@ FLAGS = ("return_sequences", "return_state", "go_backwards", "stateful", "unroll
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class InnerAttentionGRU(keras.layers.RNN):
+class InnerAttentionGRU(arguments.CallRules, keras.layers.RNN):
     """A GRU whose inputs are weighed by a query before the state reads them.
 
     Attention after a recurrent net favours the end of a text. Here a query `r`, such as a question,
@@ -194,7 +195,8 @@ class InnerAttentionGRU(keras.layers.RNN):
         cell = self.cell
         dropped = inputs
         if training and cell.dropout:
-            dropped = inputs * ops.expand_dims(cell.get_dropout_mask(inputs[:, 0]), 1)
+            mask_of_inputs = cell.get_dropout_mask(at_least_float32(inputs[:, 0]))
+            dropped = inputs * ops.expand_dims(cell.cast(mask_of_inputs), 1)
         dropout = cell.recurrent_mask(first, training)
         cell.reset_dropout_mask()
         cell.reset_recurrent_dropout_mask()
@@ -261,15 +263,8 @@ class InnerAttentionGRU(keras.layers.RNN):
         mask = mask[0] if isinstance(mask, (list, tuple)) else mask
         cell = self.cell
         check_scores_wanted(cell.attention, return_attention_scores)
-        self._check_shapes(inputs.shape, None if query is None else query.shape)
+        self._check_sizes(inputs.shape, None if query is None else query.shape)
         check_mask(mask, tuple(inputs.shape[:2]), "mask")
-        sizes = (inputs.shape[-1], (inputs if query is None else query).shape[-1])
-        if cell.built and sizes != (cell.input_size, cell.query_size):
-            raise ValueError(
-                f"The layer was built for inputs of {cell.input_size} features and a query of "
-                f"{cell.query_size}. Received: inputs of {sizes[0]}, a query of {sizes[1]}"
-                + (" (the mean of the inputs, since none was given)" if query is None else "")
-            )
         if self.unroll and inputs.shape[1] is None:
             raise ValueError(
                 "`unroll=True` needs inputs of known length, such as Input((20, 8)). "
@@ -280,6 +275,18 @@ class InnerAttentionGRU(keras.layers.RNN):
             self._cell.check_states(state, inputs.shape[0])
         return mask, state
 
+    def _check_sizes(self, inputs, query):
+        """Refuse shapes that do not fit each other or the cell."""
+        self._check_shapes(inputs, query)
+        cell = self.cell
+        sizes = (inputs[-1], (inputs if query is None else query)[-1])
+        if cell.built and sizes != (cell.input_size, cell.query_size):
+            raise ValueError(
+                f"The layer was built for inputs of {cell.input_size} features and a query of "
+                f"{cell.query_size}. Received: inputs of {sizes[0]}, a query of {sizes[1]}"
+                + (" (the mean of the inputs, since none was given)" if query is None else "")
+            )
+
     def _check_shapes(self, inputs, query):
         sequence, one = arguments.SEQUENCE, "batch, features"
         arguments.check_shapes(inputs=(inputs, sequence), query=(query, one))
@@ -287,8 +294,11 @@ class InnerAttentionGRU(keras.layers.RNN):
     # Keras' bookkeeping.
 
     def compute_output_shape(self, inputs_shape, query_shape=None, initial_state_shape=None):
-        return super().compute_output_shape(_apart(inputs_shape, query_shape)[0])
+        inputs_shape, query_shape = _apart(inputs_shape, query_shape)
+        self._check_sizes(inputs_shape, query_shape)
+        return super().compute_output_shape(inputs_shape)
 
+    @arguments.of_own_call
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         inputs, query = _apart(of.inputs, of.query)
@@ -323,7 +333,7 @@ def _apart(inputs, query):
 def _mean(inputs, mask):
     """Return the mean of the inputs that are real; zeros where none is."""
     count = ops.maximum(lengths(mask, inputs), 1.0)
-    total = ops.sum(ops.cast(inputs, "float32"), axis=1)
+    total = ops.sum(at_least_float32(inputs), axis=1)
     return ops.cast(total / ops.expand_dims(count, 1), inputs.dtype)
 
 

@@ -6,8 +6,8 @@ import keras
 from keras import ops
 
 from ...ops.axes import reshaped
-from ...ops.masks import check_mask
-from ...ops.types import Tensor
+from ...ops.masks import check_mask, zero_masked
+from ...ops.types import Tensor, accumulator_dtype
 from .. import arguments
 from ..lora_and_quantization import AdaptableKernels
 from .recurrence import run_places, shift, swap_time, with_gradient
@@ -87,6 +87,7 @@ class SSRU(AdaptableKernels, keras.layers.Layer):
     def call(self, inputs: Tensor, inputs_mask: Tensor = None, mask: Tensor = None) -> Tensor:
         mask = mask if inputs_mask is None else inputs_mask
         self._check_call(inputs, mask)
+        inputs = zero_masked(inputs, mask)  # no NaN in the padding reaches a gradient
         shape = ops.shape(inputs)
         forget, candidate = self._products(ops.reshape(inputs, (-1, shape[-1])))
         added = (1 - forget) * candidate
@@ -110,7 +111,7 @@ class SSRU(AdaptableKernels, keras.layers.Layer):
     @property
     def _state_dtype(self):
         # A half loses what a step adds where `f` is near 1.
-        return "float64" if self.compute_dtype == "float64" else "float32"
+        return accumulator_dtype(self.compute_dtype)
 
     def _products(self, rows):
         """Return the forget gates and the candidates `(N, U)` of `(N, D)`."""
@@ -122,17 +123,22 @@ class SSRU(AdaptableKernels, keras.layers.Layer):
         return ops.cast(ops.relu(cell), self.compute_dtype)
 
     def _check_call(self, inputs, mask):
-        arguments.check_shapes(inputs=(inputs.shape, arguments.SEQUENCE))
+        self._check_shape(inputs.shape)
         check_mask(mask, tuple(inputs.shape[:2]), "inputs_mask")
-        if self.built:
-            arguments.check_features("inputs", inputs.shape, self.input_size)
 
+    def _check_shape(self, shape):
+        arguments.check_shapes(inputs=(shape, arguments.SEQUENCE))
+        if self.built:
+            arguments.check_features("inputs", shape, self.input_size)
+
+    @arguments.of_own_call
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         self._check_call(of.inputs, of.mask if of.inputs_mask is None else of.inputs_mask)
         return keras.KerasTensor((*of.inputs.shape[:2], self.units), self.compute_dtype)
 
     def compute_output_shape(self, inputs_shape) -> tuple:
+        self._check_shape(inputs_shape)
         return (*inputs_shape[:2], self.units)
 
 

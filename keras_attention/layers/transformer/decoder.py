@@ -116,7 +116,7 @@ class TransformerDecoder(TransformerBlock):
         options = {"return_attention_scores": return_attention_scores, "training": training}
         options |= {"query_mask": mask}
         pairs = {"value_mask": mask, "attention_mask": attention_mask, "use_causal_mask": True}
-        x, scores = self._cast(inputs), {}
+        x, scores = self._cleared(inputs, mask), {}
         if self.autoregression == "ssru":
             (x,) = self._residual("ssru", x, lambda y: (self.ssru(y, mask),), training)
         else:
@@ -131,7 +131,7 @@ class TransformerDecoder(TransformerBlock):
     def prepare_memory(self, value: Tensor = None, value_mask: Tensor = None) -> dict | None:
         """Project what every step reads of a memory `(B, S, Dv)`; `None` where there is none."""
         arguments.check_built(self, "inputs_shape, value_shape")
-        self._check_memory(value)
+        self._check_memory(None if value is None else value.shape)
         if value is None:
             return None
         return self.cross_attention.prepare_memory(self._cast(value), mask=value_mask)
@@ -175,6 +175,7 @@ class TransformerDecoder(TransformerBlock):
             )
         return self._feed(x, False), scores, state
 
+    @arguments.of_own_call
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         mask = of.mask if of.inputs_mask is None else of.inputs_mask
@@ -188,6 +189,13 @@ class TransformerDecoder(TransformerBlock):
         shape = (batch_size, self.num_heads, steps)
         scores = {k: keras.KerasTensor((*shape, n), self.compute_dtype) for k, n in read.items()}
         return outputs, scores
+
+    def compute_output_shape(self, inputs_shape, value_shape=None) -> tuple:
+        if value_shape is not None:
+            self._check_shapes(inputs_shape, value_shape)
+        if self.built:
+            self._check_memory(value_shape)
+        return super().compute_output_shape(inputs_shape)
 
     def _check_call(self, inputs, value, inputs_mask, value_mask, attention_mask):
         self._check_inputs(inputs, inputs_mask)
@@ -206,17 +214,17 @@ class TransformerDecoder(TransformerBlock):
             self._check_shapes(inputs.shape, value.shape)
             check_mask(value_mask, tuple(value.shape[:2]), "value_mask")
         if self.built:
-            self._check_memory(value)
+            self._check_memory(None if value is None else value.shape)
 
     def _check_shapes(self, inputs, value):
         arguments.check_shapes(inputs=(inputs, arguments.SEQUENCE), value=(value, arguments.MEMORY))
 
-    def _check_memory(self, value):
-        if (value is None) != (self.cross_attention is None):
+    def _check_memory(self, shape):
+        if (shape is None) != (self.cross_attention is None):
             built = "without" if self.cross_attention is None else "with"
             raise ValueError(
                 f"This block was built {built} a memory to attend to: call it in the same way. "
-                f"Received: value={'None' if value is None else tuple(value.shape)}"
+                f"Received: value={'None' if shape is None else tuple(shape)}"
             )
-        if value is not None:
-            arguments.check_features("value", value.shape, self.value_size)
+        if shape is not None:
+            arguments.check_features("value", shape, self.value_size)

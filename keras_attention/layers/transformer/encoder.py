@@ -7,7 +7,8 @@ import keras
 from keras import ops
 
 from ...ops.axes import sizes_of
-from ...ops.masks import check_mask
+from ...ops.dropout import scale_of_kept
+from ...ops.masks import check_mask, zero_masked
 from ...ops.types import Tensor
 from .. import arguments
 from ..attention.multi_head import MultiHeadAttention
@@ -18,7 +19,7 @@ GATED = {"geglu": "gelu", "swiglu": "silu", "reglu": "relu", "glu": "sigmoid"}
 NORMS = ("post", "pre")
 OF_CROSS_ATTENTION = ("use_bias", "num_key_value_heads", "normalizer", "query_key_norm")
 OF_SELF_ATTENTION = (*OF_CROSS_ATTENTION, "positions", "window", "num_sinks")
-BITS = 10  # three decisions out of one number of 30 bits
+BITS = 10  # by which most elements are decided; three such numbers make one of 30 bits
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -88,36 +89,31 @@ class FeedForward(AdaptableKernels, keras.layers.Layer):
 class PackedDropout(keras.layers.Dropout):
     """`keras.layers.Dropout` with one random number for three elements, which cost most on a CPU.
 
-    Ten bits decide, so the rate is rounded to a 1024th. Over `(170, 24, 128)`: 2.2 ms, not 3.6.
+    Each of the three reads all 30 bits of the number, in another order, so that its rate is the
+    one that was given. It is decided by its own first ten bits, but for one element in 1024.
     """
 
     def __init__(self, rate: float, seed: int | None = None, **kwargs: Any):
-        if round(arguments.check_rate("rate", rate) * 2**BITS) == 2**BITS:
-            raise ValueError(
-                f"`rate`, rounded to a {2**BITS}th, must be below 1. Received: rate={rate}"
-            )
+        rate = arguments.check_rate("rate", rate)
         super().__init__(rate, seed=arguments.check_seed(seed), **kwargs)
 
     def call(self, inputs, training=False):
-        dropped = round(self.rate * 2**BITS)
-        if not training or not dropped:
+        if not training or not self.rate:
             return inputs
-        kept = 1.0 - dropped / 2**BITS
-        mask = self._bits(ops.shape(inputs), dropped)
-        return inputs * (ops.cast(mask, inputs.dtype) * ops.cast(1.0 / kept, inputs.dtype))
+        scale = scale_of_kept(self.rate, self.compute_dtype)
+        return inputs * (ops.cast(self._kept(ops.shape(inputs)), inputs.dtype) * scale)
 
-    def _bits(self, shape, dropped):
-        """Return booleans of a shape, False with probability `dropped / 1024`."""
-        count = math.prod(shape)
+    def _kept(self, shape):
+        """Return booleans of a shape, False with the probability `rate`."""
+        count, bits = math.prod(shape), 3 * BITS
         words = keras.random.randint(
-            ((count + 2) // 3,), 0, 2 ** (3 * BITS), dtype="int32", seed=self.seed_generator
+            ((count + 2) // 3,), 0, 2**bits, dtype="int32", seed=self.seed_generator
         )
-        lowest = 2**BITS - 1
-        parts = [
-            ops.bitwise_and(words, lowest) >= dropped,
-            ops.bitwise_and(ops.right_shift(words, BITS), lowest) >= dropped,
-            ops.right_shift(words, 2 * BITS) >= dropped,
-        ]
+        dropped = round(self.rate * 2**bits)
+        parts = [words >= dropped]
+        for turn in (BITS, 2 * BITS):
+            first = ops.left_shift(ops.bitwise_and(words, 2 ** (bits - turn) - 1), turn)
+            parts.append(first + ops.right_shift(words, bits - turn) >= dropped)
         return ops.reshape(ops.concatenate(parts)[:count], shape)
 
 
@@ -270,15 +266,23 @@ class TransformerBlock(arguments.Configured, keras.layers.Layer):
         return self._residual("feed_forward", x, lambda y: (self.feed_forward(y),), training)[0]
 
     def _check_inputs(self, inputs, mask):
-        arguments.check_shapes(inputs=(inputs.shape, arguments.SEQUENCE))
+        self._check_shape(inputs.shape)
         check_mask(mask, tuple(inputs.shape[:2]), "inputs_mask")
+
+    def _check_shape(self, shape):
+        arguments.check_shapes(inputs=(shape, arguments.SEQUENCE))
         if self.built:
-            arguments.check_features("inputs", inputs.shape, self.input_size)
+            arguments.check_features("inputs", shape, self.input_size)
 
     def _cast(self, tensor):
         return ops.cast(tensor, self.compute_dtype)
 
+    def _cleared(self, inputs, mask):
+        """Return the inputs without what padding holds: a NaN there would reach all gradients."""
+        return zero_masked(self._cast(inputs), mask)
+
     def compute_output_shape(self, inputs_shape, value_shape=None) -> tuple:
+        self._check_shape(inputs_shape)
         return tuple(inputs_shape)
 
 
@@ -359,7 +363,7 @@ class TransformerEncoder(TransformerBlock):
         self._check_inputs(inputs, mask)
         x, scores = self._attend(
             "self_attention",
-            self._cast(inputs),
+            self._cleared(inputs, mask),
             query_mask=mask,
             value_mask=mask,
             attention_mask=attention_mask,
@@ -369,6 +373,7 @@ class TransformerEncoder(TransformerBlock):
         x = self._feed(x, training)
         return (x, scores) if return_attention_scores else x
 
+    @arguments.of_own_call
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         self._check_inputs(of.inputs, of.mask if of.inputs_mask is None else of.inputs_mask)

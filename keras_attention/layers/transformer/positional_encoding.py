@@ -4,11 +4,12 @@ import numbers
 from typing import Any
 
 import keras
-from keras import backend, ops
+from keras import ops
 
 from ...ops.axes import size_of
-from ...ops.positions import places, sinusoids
-from ...ops.types import Tensor
+from ...ops.masks import check_mask, zero_masked
+from ...ops.positions import gather_rows, places, real_positions, sinusoids
+from ...ops.types import Tensor, accumulator_dtype
 from .. import arguments
 
 LAYOUTS = ("interleaved", "halves")
@@ -30,15 +31,24 @@ class _AddedPositions(arguments.Configured, keras.layers.Layer):
         """Return the codes of integer positions of any shape: one more axis, of `size`."""
         raise NotImplementedError("A layer of positions defines `codes`.")
 
-    def call(self, inputs: Tensor, start_index: Tensor = 0) -> Tensor:
-        self._check_sequence(inputs.shape, start_index)
+    def call(
+        self,
+        inputs: Tensor,
+        start_index: Tensor = 0,
+        inputs_mask: Tensor = None,
+        mask: Tensor = None,
+    ) -> Tensor:
+        mask = mask if inputs_mask is None else inputs_mask
+        self._check_sequence(inputs.shape, start_index, mask)
         size = inputs.shape[2]
         # In float32, rounded once: half precision would lose small changes of far places.
-        dtype = backend.result_type(self.compute_dtype, "float32")
-        x = ops.cast(inputs, dtype)
+        dtype = accumulator_dtype(self.compute_dtype)
+        x = ops.cast(zero_masked(inputs, mask), dtype)
         x = x * size**0.5 if self.scale else x
-        x = x + ops.cast(self.codes(places(size_of(inputs, 1), start_index), size), dtype)
-        return ops.cast(x, self.compute_dtype)
+        codes = self.codes(places(size_of(inputs, 1), start_index), size)
+        if mask is not None:  # a row of codes for each place, of which each step takes its own
+            codes = gather_rows(codes, real_positions(mask, inputs))
+        return ops.cast(x + ops.cast(codes, dtype), self.compute_dtype)
 
     def step(self, x: Tensor, position: Tensor) -> Tensor:
         """Add to a step `(B, D)` the code of its place: a number, a scalar tensor or `(B,)`."""
@@ -49,12 +59,16 @@ class _AddedPositions(arguments.Configured, keras.layers.Layer):
         self._check_sequence(inputs_shape)
         return tuple(inputs_shape)
 
-    def compute_output_spec(self, inputs, start_index=0):
-        self._check_sequence(inputs.shape, start_index)
-        return keras.KerasTensor(inputs.shape, self.compute_dtype)
+    @arguments.of_own_call
+    def compute_output_spec(self, *args, **kwargs):
+        of = arguments.call_arguments(self, args, kwargs)
+        mask = of.mask if of.inputs_mask is None else of.inputs_mask
+        self._check_sequence(of.inputs.shape, of.start_index, mask)
+        return keras.KerasTensor(of.inputs.shape, self.compute_dtype)
 
-    def _check_sequence(self, shape, start_index=0):
+    def _check_sequence(self, shape, start_index=0, mask=None):
         arguments.check_shapes(inputs=(shape, arguments.SEQUENCE))
+        check_mask(mask, tuple(shape[:2]), "inputs_mask")
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -63,8 +77,8 @@ class PositionalEncoding(_AddedPositions):
 
     `y_p = x_p + PE(p)`, `PE(p, 2i) = sin(p / w^(2i/D))`, `PE(p, 2i + 1) = cos(p / w^(2i/D))`
 
-    There are no weights, and no length is too long. Sines and cosines are computed in float32 under
-    any policy. Places count from the first step, padding or not.
+    There are no weights, and no length is too long. Sines and cosines are computed in at least
+    float32. Positions do not count padding.
 
     With `layout="halves"` all sines come first, `PE(p) = [sin(p r_i)], [cos(p r_i)]` for `i` from 0
     to `D/2 - 1`. Trained weights need the layout and the frequencies `r_i` of their training:
@@ -85,7 +99,10 @@ class PositionalEncoding(_AddedPositions):
 
     Call arguments:
         inputs: `(B, T, D)`.
-        start_index: The place of the first step: a number, a scalar tensor, or integers `(B,)`.
+        start_index: The position of the first step: a number, a scalar tensor, or integers `(B,)`.
+        inputs_mask: Boolean `(B, T)`, True = real. Default: Keras' implicit mask. A step's position
+            is `start_index` and the number of real steps before it; padding is zeroed first.
+        mask: Another name of `inputs_mask`.
 
     Returns:
         `(B, T, D)`. `step(x, position)` gives one step, `(B, D)`.
@@ -126,7 +143,9 @@ class PositionalEncoding(_AddedPositions):
         self.endpoint = arguments.check_flag("endpoint", given)
 
     def codes(self, positions, size):
-        return sinusoids(positions, size, self.max_wavelength, self.layout, self.endpoint)
+        dtype = accumulator_dtype(self.compute_dtype)
+        options = self.max_wavelength, self.layout, self.endpoint
+        return sinusoids(positions, size, *options, dtype)
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -179,8 +198,8 @@ class LearnedPositions(_AddedPositions):
         rows = ops.take(self.embeddings, ops.clip(positions, 0, self.max_length - 1), axis=0)
         return ops.where(ops.expand_dims(known, -1), rows, float("nan"))
 
-    def _check_sequence(self, shape, start_index=0):
-        super()._check_sequence(shape)
+    def _check_sequence(self, shape, start_index=0, mask=None):
+        super()._check_sequence(shape, start_index, mask)
         if self.built:
             arguments.check_features("inputs", shape, self.embeddings.shape[1])
         if shape[1] is None or not isinstance(start_index, numbers.Integral):

@@ -14,8 +14,9 @@ import keras
 from keras import ops, random
 
 from ..axes import size_of
+from ..dropout import dropout_factors
 from ..normalizers import entmax15, masked_softmax, sparsemax
-from ..types import Tensor
+from ..types import Tensor, at_least_float32
 from .block_sparse import block_sparse_attention
 from .blocks import Rule, blocked_attention, plan_for
 from .open_lengths import attend_in_turns
@@ -80,11 +81,14 @@ def attention_with_scores(
     pairs = rows or Span(0, steps, is_all=True), Span(0, length, is_all=True)
     mask, scores = reach.mask(*pairs), dot_products(query, key)
     if table is not None:
-        scores = ops.cast(scores, "float32") + by_pairs(ops.cast(table, "float32"), steps, length)
+        scores = at_least_float32(scores) + by_pairs(at_least_float32(table), steps, length)
     if reach.mods.score is not None:
-        scores = reach.mods.score(ops.cast(scores, "float32"), *reach.places(*pairs))
+        scores = reach.mods.score(at_least_float32(scores), *reach.places(*pairs))
     weights = ops.cast(NORMALIZERS[normalizer](scores, mask), query.dtype)
-    kept = random.dropout(weights, dropout, seed=seed) if dropout else weights
+    kept = weights
+    if dropout:
+        dtype = keras.backend.standardize_dtype(weights.dtype)
+        kept = weights * dropout_factors(ops.shape(weights), dropout, seed, dtype)
     return weighted_sum(kept, value), weights
 
 
@@ -102,6 +106,8 @@ def _nothing(query: Tensor, value: Tensor) -> Tensor:
 def _is_fused(query: Tensor, key: Tensor, reach: Reach) -> bool:
     """Whether the backend has a kernel that is faster and keeps no weights."""
     backend = keras.backend.backend()
+    if keras.backend.standardize_dtype(query.dtype) == "float64":
+        return False  # Keras would round it to float32
     half = "float16" in keras.backend.standardize_dtype(query.dtype)
     if backend == "torch":
         if half and query.device.type == "cpu":

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 from keras import ops
 
-from ..types import Tensor
+from ..types import Tensor, accumulator_dtype, at_least_float32
 from ..vjp import pullback, with_gradient
-from .blocks import HIDDEN, Rule, dropout_factor, float32, joined, times
+from .blocks import HIDDEN, Rule, dropout_factor, joined, times
 from .products import dot_products, sum_over_queries, weighted_sum
 from .reach import Span, nothing_after
 
@@ -97,13 +97,14 @@ class _Blocks:
             yield rows, blocks
 
     def forward(self) -> tuple[Tensor, Tensor]:
-        """Return the context, float32, and the logarithm of each query's sum of exponentials."""
+        """Return the context and the logarithm of each query's sum of exponentials."""
         contexts: list[Tensor] = []
         logs: list[Tensor] = []
         for rows, blocks in self.by_row():
             query = rows.cut(self.query, 2)
             query = _after(contexts[-1], query) if contexts else query
-            zeros = ops.zeros((*ops.shape(query)[:3], 1 + self.value.shape[3]), "float32")
+            shape = (*ops.shape(query)[:3], 1 + self.value.shape[3])
+            zeros = ops.zeros(shape, accumulator_dtype(query.dtype))
             # Above what is hidden, whose weight then is 0 from the start.
             state = zeros[..., :1] + HIDDEN / 2, zeros[..., :1], zeros[..., 1:]
             for block in blocks:
@@ -127,12 +128,12 @@ class _Blocks:
         return (
             above,
             total * before + ops.sum(weights, axis=-1, keepdims=True),
-            context * before + float32(weighted_sum(kept, value)),
+            context * before + at_least_float32(weighted_sum(kept, value)),
         )
 
     def _scores(self, block: _Block, query: Tensor, key: Tensor) -> tuple:
         """Return the scores and what turns their gradient to those of products and learned."""
-        products, reach = float32(dot_products(query, key)), self.rule.reach
+        products, reach = at_least_float32(dot_products(query, key)), self.rule.reach
         if reach.mods.score is None:
             scores, gradient = products, lambda upstream: (upstream,)
         else:
@@ -145,18 +146,21 @@ class _Blocks:
 
     def backward(self, context: Tensor, logs: Tensor, upstream: Tensor) -> tuple:
         """Return the gradients of all tensors."""
-        slope = ops.sum(float32(upstream) * context, axis=-1, keepdims=True)
+        slope = ops.sum(at_least_float32(upstream) * context, axis=-1, keepdims=True)
         of_memory = [
-            tuple(ops.zeros_like(span.cut(each, 2), "float32") for each in (self.key, self.value))
+            tuple(
+                at_least_float32(ops.zeros_like(span.cut(each, 2)))
+                for each in (self.key, self.value)
+            )
             for span in self.spans()[1]
         ]
-        of_learned = [ops.zeros_like(tensor, "float32") for tensor in self.learned]
+        of_learned = [at_least_float32(ops.zeros_like(tensor)) for tensor in self.learned]
         of_queries: list[Tensor] = []
         for rows, blocks in self.by_row():
             query = rows.cut(self.query, 2)
             query = _after(of_queries[-1], query) if of_queries else query
             given = [rows.cut(tensor, 2) for tensor in (upstream, slope, logs)]
-            of_query = ops.zeros_like(query, "float32")
+            of_query = at_least_float32(ops.zeros_like(query))
             for block in blocks:
                 change = functools.partial(self._add, block, (query, *given))
                 state = (of_query, *of_memory[block.column], *of_learned)
@@ -175,7 +179,7 @@ class _Blocks:
         scores, of_scores = self._scores(block, query, key)
         weights = ops.exp(scores - logs)
         factor = dropout_factor(weights, self.rule, block.number)
-        of_weights = times(float32(dot_products(upstream, value)), factor)
+        of_weights = times(at_least_float32(dot_products(upstream, value)), factor)
         of_products, *of_learned = of_scores(weights * (of_weights - slope))
         of_products, kept = ops.cast(of_products, query.dtype), times(weights, factor, value.dtype)
         parts = (
@@ -184,7 +188,9 @@ class _Blocks:
             sum_over_queries(kept, upstream, key.shape[1]),
             *of_learned,
         )
-        return tuple(total + float32(part) for total, part in zip(totals, parts, strict=True))
+        return tuple(
+            total + at_least_float32(part) for total, part in zip(totals, parts, strict=True)
+        )
 
 
 def _after(done: Tensor, tensor: Tensor) -> Tensor:

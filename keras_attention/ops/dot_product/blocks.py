@@ -14,7 +14,8 @@ import keras
 from keras import ops, random
 
 from .. import normalizers
-from ..types import Tensor
+from ..dropout import dropout_factors
+from ..types import Tensor, accumulator_dtype, at_least_float32
 from ..vjp import pullback, with_gradient
 from .products import dot_products, sum_over_queries, weighted_sum
 from .reach import Part, Piece, Reach, Span, cut_to_parts, nothing_after
@@ -87,7 +88,7 @@ def plan_for(query_shape: tuple, key_shape: tuple, reach: Reach) -> Plan | None:
 
 @dataclass(frozen=True)
 class Weights:
-    """The weights of a part `before` dropout, float32, and the `factor` of dropout, or `None`.
+    """The weights of a part `before` dropout, and the `factor` of dropout, or `None`.
 
     `seen`: which queries see anything, `(B, H, rows, 1)`, or `None` where all do.
     """
@@ -96,7 +97,7 @@ class Weights:
     factor: Tensor
     seen: Tensor
 
-    def kept(self, dtype: str = "float32") -> Tensor:
+    def kept(self, dtype: str) -> Tensor:
         """Return the weights after dropout."""
         return times(self.before, self.factor, dtype)
 
@@ -146,7 +147,7 @@ class Inputs:
         if plan.groups > 1:
             return self._backward_by_groups(context, upstream, plan)
         slope = slope_of(context, upstream)
-        totals = [ops.zeros_like(tensor, dtype="float32") for tensor in self.of_memory]
+        totals = [at_least_float32(ops.zeros_like(tensor)) for tensor in self.of_memory]
         queries: list[Tensor] = []
         for index, part in enumerate(self._parts(plan)):
             part = part.once_there(queries[-1]) if queries and kept is None else part
@@ -187,7 +188,7 @@ class Inputs:
                 scores.append(of_pairs if mask is None else ops.where(mask, of_pairs, HIDDEN))
                 continue
             if mask is not None:
-                hidden = ops.cast(ops.logical_not(mask), "float32") * HIDDEN
+                hidden = ops.cast(ops.logical_not(mask), accumulator_dtype(query.dtype)) * HIDDEN
                 bias = hidden if bias is None else bias + hidden
             scores.append(self._products(query, piece, bias))
         all_scores = joined(scores, 3)
@@ -196,8 +197,8 @@ class Inputs:
         return Weights(weights, dropout_factor(weights, rule, index), _seen(masks, rule.reach))
 
     def _products(self, query: Tensor, piece: Piece, bias: Tensor) -> Tensor:
-        """Return a piece's products of queries and keys, float32, with the biases."""
-        products = float32(dot_products(query, piece.span.cut(self.key, 2)))
+        """Return a piece's products of queries and keys, at least float32, with the biases."""
+        products = at_least_float32(dot_products(query, piece.span.cut(self.key, 2)))
         return products if bias is None else products + bias
 
     def add_part(
@@ -208,7 +209,9 @@ class Inputs:
         if weights.seen is not None:
             given = given * ops.cast(weights.seen, given.dtype)
         runs, groups = part.runs(), self.key.shape[1]
-        parts = [float32(dot_products(given, places.cut(self.value, 2))) for _, places in runs]
+        parts = [
+            at_least_float32(dot_products(given, places.cut(self.value, 2))) for _, places in runs
+        ]
         of_weights = times(joined(parts, 3), weights.factor)
         slope = None if slope is None else part.queries(slope)
         of_scores = _of_scores(weights, of_weights, slope, self.rule.normalizer)
@@ -222,9 +225,9 @@ class Inputs:
             block = columns.cut(of_products, 3)
             of_queries.append(weighted_sum(block, places.cut(self.key, 2)))
             of_block = sum_over_queries(block, query, groups)
-            of_key = places.add(of_key, float32(of_block), 2)
+            of_key = places.add(of_key, at_least_float32(of_block), 2)
             of_block = sum_over_queries(columns.cut(kept, 3), given, groups)
-            of_value = places.add(of_value, float32(of_block), 2)
+            of_value = places.add(of_value, at_least_float32(of_block), 2)
         if self.table is not None:
             of_rest = [part.add_to_table(of_rest[0], ops.sum(of_scores, axis=0)), *of_rest[1:]]
         return sum(of_queries[1:], of_queries[0]), [of_key, of_value, *of_rest]
@@ -243,7 +246,7 @@ class Inputs:
                 return reach.mods.scored(products, places, learned)
 
             _, gradient = pullback(scored, (self._products(query, piece, bias), *self.learned))
-            of_products, *of_learned = map(float32, gradient(columns.cut(of_scores, 3)))
+            of_products, *of_learned = map(at_least_float32, gradient(columns.cut(of_scores, 3)))
             before.append(of_products)
             for place, one in enumerate(of_learned):
                 totals[first + place] = totals[first + place] + one
@@ -291,7 +294,7 @@ def slope_of(context: Tensor, upstream: Tensor) -> Tensor:
     """Return the sum of weights times their gradients, `(B, H, T, 1)`; `None` in half precision."""
     if "float16" in keras.backend.standardize_dtype(context.dtype):
         return None  # not exact enough: the sum then goes over the weights
-    return ops.sum(float32(upstream) * float32(context), axis=-1, keepdims=True)
+    return ops.sum(at_least_float32(upstream) * at_least_float32(context), axis=-1, keepdims=True)
 
 
 def _of_scores(weights: Weights, of_weights: Tensor, slope: Tensor, normalizer: str) -> Tensor:
@@ -315,8 +318,9 @@ def dropout_factor(weights: Tensor, rule: Rule, index: Tensor) -> Tensor:
     """Return what dropout multiplies the weights with, the same whenever it is asked for."""
     if not rule.dropout:
         return None
-    numbers = random.uniform(ops.shape(weights), seed=_FixedSeed(seed_of(rule.seed, index)))
-    return ops.cast(numbers >= rule.dropout, "float32") / (1 - rule.dropout)
+    seed = _FixedSeed(seed_of(rule.seed, index))
+    dtype = keras.backend.standardize_dtype(weights.dtype)
+    return dropout_factors(ops.shape(weights), rule.dropout, seed, dtype)
 
 
 def seed_of(seed: Tensor, index: Tensor) -> Tensor:
@@ -335,16 +339,12 @@ class _FixedSeed(random.SeedGenerator):
         return self.seed
 
 
-def times(weights: Tensor, factor: Tensor, dtype: str = "float32") -> Tensor:
-    """Return weights times the factor of dropout, if there is one."""
-    return ops.cast(weights if factor is None else weights * factor, dtype)
+def times(weights: Tensor, factor: Tensor, dtype: str | None = None) -> Tensor:
+    """Return weights times the factor of dropout, if there is one; in a dtype, if it is given."""
+    weights = weights if factor is None else weights * factor
+    return weights if dtype is None else ops.cast(weights, dtype)
 
 
 def joined(tensors: list, axis: int) -> Tensor:
     """Return tensors end to end on an axis."""
     return tensors[0] if len(tensors) == 1 else ops.concatenate(tensors, axis=axis)
-
-
-def float32(tensor: Tensor) -> Tensor:
-    """Return a tensor in single precision."""
-    return ops.cast(tensor, "float32")

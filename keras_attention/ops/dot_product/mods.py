@@ -2,8 +2,9 @@
 
 A `score_mod(score, batch, head, query, key)` returns another score, a `mask_mod(batch, head, query,
 key)` a boolean, True = attend. They see whole blocks of pairs: `score` is `(B, H, rows, columns)`
-in float32; the places are int32, `batch` `(B, 1, 1, 1)`, `head` `(1, H, 1, 1)`, `query`
-`(1, 1, rows, 1)` and `key` `(1, 1, 1, columns)`. The result broadcasts to the block's shape.
+in float32 (float64 under that policy); the places are int32, `batch` `(B, 1, 1, 1)`, `head`
+`(1, H, 1, 1)`, `query` `(1, 1, rows, 1)` and `key` `(1, 1, 1, columns)`. The result broadcasts to
+the block's shape.
 
 The interface is that of PyTorch's FlexAttention (Dong et al. 2024).
 
@@ -130,7 +131,8 @@ def alibi(num_heads: int) -> Callable:
 def _less_by_distance(
     num_heads: int, score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor
 ) -> Tensor:
-    slopes = look_up(alibi_slopes(num_heads), head)
+    dtype = keras.backend.standardize_dtype(score.dtype)
+    slopes = look_up(alibi_slopes(num_heads, dtype), head)
     return score - slopes * ops.cast(ops.abs(query - key), score.dtype)
 
 

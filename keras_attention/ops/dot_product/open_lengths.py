@@ -9,7 +9,7 @@ from collections.abc import Callable
 from keras import ops
 
 from ..masks import sized_as
-from ..types import Tensor
+from ..types import Tensor, accumulator_dtype, at_least_float32
 from ..vjp import with_gradient
 from .blocks import Inputs, Rule, slope_of
 from .reach import Part, Piece, Span, least
@@ -54,7 +54,7 @@ def _backward(inputs: Inputs, context: Tensor, upstream: Tensor) -> tuple:
         rows, sums = inputs.add_part(part, weights, of_context, given, list(totals))
         return part.rows.add(of_query, rows, 2), *sums
 
-    totals = [ops.zeros_like(tensor, dtype="float32") for tensor in inputs.of_memory]
+    totals = [at_least_float32(ops.zeros_like(tensor)) for tensor in inputs.of_memory]
     gradients = _turns(inputs, add, ops.zeros_like(inputs.query), *totals)
     pairs = zip(gradients, (inputs.query, *inputs.of_memory), strict=True)
     return tuple(ops.cast(gradient, tensor.dtype) for gradient, tensor in pairs)
@@ -71,7 +71,8 @@ def _turns(inputs: Inputs, attend: Callable, *state: Tensor) -> tuple:
     def turn(index: Tensor, *state: Tensor) -> tuple:
         rows = Span(least(index * size, steps - size), size)
         part = Part(rows, pieces, 1 - steps, apart=True)
-        is_new = ops.cast(ops.arange(steps, dtype="int32") >= index * size, "float32")
+        dtype = accumulator_dtype(inputs.query.dtype)
+        is_new = ops.cast(ops.arange(steps, dtype="int32") >= index * size, dtype)
         after = attend(index, part, ops.expand_dims(is_new, 1), *state)
         return index + 1, *map(sized_as, after, state)
 

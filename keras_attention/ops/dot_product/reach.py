@@ -9,7 +9,7 @@ from keras import ops
 
 from ..axes import size_of, sizes_from
 from ..masks import combine_masks
-from ..types import Tensor
+from ..types import Tensor, at_least_float32
 from .mods import Mods
 from .products import by_pairs, summed_by_distance
 
@@ -195,10 +195,10 @@ class Part:
         return [(Span(0, width, is_all), Span(self.pieces[0].span.start, width, is_all))]
 
     def biases(self, table: Tensor) -> list:
-        """Return the float32 biases of each piece, `(1, H, rows, columns)`, of `(H, T + S - 1)`."""
+        """Return the biases of each piece, `(1, H, rows, columns)`, of `(H, T + S - 1)`."""
         if table is None:
             return [None] * len(self.pieces)
-        table = ops.cast(table, "float32")
+        table = at_least_float32(table)
         return [
             ops.expand_dims(by_pairs(span.cut(table, 1), self.rows.size, piece.span.size), 0)
             for piece, span in zip(self.pieces, self._distances(), strict=True)

@@ -14,10 +14,10 @@ MAX_LENGTH = 53  # the longest sequence of the checks, with what starts it and p
 
 
 def arrays(seed, batch, steps, lengths):
-    """A sequence of unequal lengths, which the layer only hands on the mask of."""
+    """A sequence of unequal lengths, and its mask: positions do not count padding."""
     length = max(lengths)
     inputs = random(seed + 1, batch, length, VALUE_SIZE)
-    return {"inputs": inputs, "mask": value_mask(length, lengths)}
+    return {"inputs": inputs, "inputs_mask": value_mask(length, lengths)}
 
 
 def started(seed, batch, steps, lengths):
@@ -27,9 +27,8 @@ def started(seed, batch, steps, lengths):
 
 
 def call(layer, tensors, **options):
-    """The layer takes no mask: what its input carries passes through."""
-    given = {key: value for key, value in tensors.items() if key != "mask"}
-    return {"outputs": layer(given.pop("inputs"), **given, **options)}
+    """The sequence with positions."""
+    return {"outputs": layer(**tensors, **options)}
 
 
 def stepwise(layer, tensors):
@@ -44,11 +43,14 @@ def added(code):
 
     def oracle(weights, options, arrays):
         inputs = np.float64(arrays["inputs"])
+        mask = arrays.get("inputs_mask", np.ones(inputs.shape[:2], bool))
         size = inputs.shape[2]
-        outputs = inputs * (np.sqrt(size) if options.get("scale") else 1.0)
+        outputs = np.where(mask[:, :, None], inputs, 0)
+        outputs = outputs * (np.sqrt(size) if options.get("scale") else 1.0)
         starts = arrays.get("start_index", np.zeros(len(inputs), int))
         for b, t in np.ndindex(inputs.shape[:2]):
-            outputs[b, t] += code(weights, options, starts[b] + t, size)
+            position = max(np.count_nonzero(mask[b, : t + 1]) - 1, 0)
+            outputs[b, t] += code(weights, options, starts[b] + position, size)
         return {"outputs": outputs}
 
     return oracle
@@ -76,8 +78,8 @@ def case(name, layer, options, weights, code, make=arrays):
         make,
         call,
         added(code),
-        axes={"inputs": "BTD", "mask": "BT", "start_index": "B", "outputs": "BTD"},
-        masks={"mask": "inputs"},
+        axes={"inputs": "BTD", "inputs_mask": "BT", "start_index": "B", "outputs": "BTD"},
+        masks={"inputs_mask": "inputs"},
         steps=stepwise,
     )
 

@@ -180,6 +180,7 @@ def mixture(seed, batch, steps, lengths):
         "context": random(seed + 4, batch, steps, VALUE_SIZE),
         "state": random(seed + 5, batch, steps, QUERY),
         "inputs": random(seed + 6, batch, steps, SENTENCE),
+        "mask": value_mask(steps, tuple(max(1, steps - place) for place in range(batch))),
     }
 
 
@@ -194,6 +195,7 @@ def pointer_steps(layer, tensors):
     found = []
     for t in range(tensors["logits"].shape[1]):
         at = {key: x if key == "source_ids" else x[:, t] for key, x in tensors.items()}
+        at.pop("mask", None)  # a step has none
         found.append(layer.step(**at, return_p_gen=True))
     log_p, p_gen = (ops.stack(part, 1) for part in zip(*found, strict=True))
     return {"outputs": log_p, "p_gen": p_gen}, []
@@ -327,9 +329,11 @@ ENTRIES = {
                     "context": "BTD",
                     "state": "BTQ",
                     "inputs": "BTE",
+                    "mask": "BT",
                     "outputs": "BTX",
                     "p_gen": "BT",
                 },
+                masks={"mask": "logits"},
                 steps=pointer_steps,
             )
         ],

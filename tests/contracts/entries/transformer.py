@@ -147,7 +147,7 @@ def block(causal):
             results.setdefault(key, []).append(value)
 
         for b in range(batch):
-            x = np.float64(arrays["inputs"][b])
+            x = np.where(mask[b][:, None], np.float64(arrays["inputs"][b]), 0)
 
             def sublayer(x, name, function):
                 if options.get("norm") == "pre":
