@@ -39,6 +39,16 @@ def lengths(mask: Tensor, value: Tensor = None) -> Tensor:
     return ops.ones((batch_size,), "float32") * ops.cast(length, "float32")
 
 
+def last_real(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the last real step up to each, int32 `(B, T)`, and whether there is one."""
+    real = ops.cast(mask, "bool")
+    steps = ops.shape(real)[1]
+    order = ops.arange(steps, dtype="int32")
+    found = ops.sort(ops.where(real, order, steps), axis=1)  # the real steps come first
+    count = ops.cumsum(ops.cast(real, "int32"), axis=1)
+    return ops.take_along_axis(found, ops.maximum(count - 1, 0), axis=1), count > 0
+
+
 def can_be_one(first: tuple, second: tuple) -> bool:
     """Whether two shapes may be the same; an open size fits any."""
     return len(first) == len(second) and all(

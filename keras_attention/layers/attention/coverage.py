@@ -5,12 +5,12 @@ from typing import Any
 import keras
 from keras import ops
 
+from ...ops.loops import run_queries
 from ...ops.masks import combine_masks
 from ...ops.normalizers import masked_softmax
 from ...ops.penalties import mean_overlap
 from ...ops.scores import coverage_gradients, coverage_hidden, coverage_score
 from .. import arguments
-from ..recurrent.recurrence import run_queries
 from .bahdanau import BahdanauAttention
 from .loop_scores import LoopScore
 
@@ -95,14 +95,15 @@ class CoverageAttention(BahdanauAttention):
         return {"coverage": ops.zeros_like(memory["value"][:, :, 0], dtype="float32")}
 
     def attend(self, query, memory, state, query_mask=None, return_attention_scores=True):
-        def answer(x, real, coverage):
-            vectors = self.cast(self.score_vector), self.cast(self.coverage_vector)
-            scores = coverage_score(x, memory["key"], ops.cast(coverage, x.dtype), *vectors)
+        def answer(x, real, coverage, given):
+            key, *vectors = given
+            scores = coverage_score(x, key, ops.cast(coverage, x.dtype), *vectors)
             weights = masked_softmax(scores, combine_masks(memory.get("mask"), real))
             return weights, coverage + ops.cast(weights, coverage.dtype)
 
         queries = self.queries(query)
-        weights, coverage = run_queries(answer, queries, query_mask, state["coverage"])
+        given = memory["key"], self.cast(self.score_vector), self.cast(self.coverage_vector)
+        weights, coverage = run_queries(answer, queries, query_mask, state["coverage"], given)
         return self.read(weights, memory), weights, {"coverage": coverage}
 
     def loop_score(self):

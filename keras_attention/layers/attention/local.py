@@ -1,13 +1,16 @@
 """Local attention, which reads a window of the memory (Luong, Pham and Manning 2015)."""
 
+from functools import partial
 from typing import Any
 
 from keras import ops, saving
 
 from ...ops.axes import product
+from ...ops.loops import flatten, float_weights, functional, packed
 from ...ops.masks import combine_masks, lengths
 from ...ops.normalizers import masked_softmax
 from ...ops.positions import gather_windows, in_window, spread_windows, window_positions
+from ...ops.vjp import pullback, with_gradient
 from ..arguments import check_choice, check_integer
 from .base import row_zeros
 from .luong import LuongAttention
@@ -97,20 +100,53 @@ class LocalAttention(LuongAttention):
     def attend(self, query, memory, state, query_mask=None, return_attention_scores=True):
         center, state = self._center(query, memory, state)
         length = ops.shape(memory["value"])[1]
-        given = (query, memory, center, query_mask, return_attention_scores)
         is_long = length > WINDOWED_FROM * (2 * self.half_width + 1)
-        if isinstance(is_long, bool):
-            results = (self._attend_windows if is_long else self._attend_all)(*given)
-        else:  # a length that is known when the graph runs
-            results = ops.cond(
-                is_long, lambda: self._attend_windows(*given), lambda: self._attend_all(*given)
-            )
+        given = {"query": self.queries(query), "center": center, "memory": memory}
+        options = query_mask, return_attention_scores
+        if not isinstance(is_long, bool):  # a length that is known when the graph runs
+            results = self._attend_either(is_long, given, *options)
+        else:
+            results = (self._attend_windows if is_long else self._attend_all)(given, *options)
         return results[0], results[1] if return_attention_scores else None, state
 
-    def _attend_windows(self, query, memory, center, query_mask, return_attention_scores):
+    def _attend_either(self, is_long, given, query_mask, return_attention_scores):
+        """Read windows of a long memory, and else all of it, as the graph finds when it runs.
+
+        The gradient takes the same branch once more: XLA can keep nothing that has another shape in
+        the other branch.
+        """
+        masks = {name: part for name, part in given["memory"].items() if name == "mask"}
+        memory = {name: part for name, part in given["memory"].items() if name != "mask"}
+        weights = float_weights(self)
+        given = {**given, "memory": memory, "weights": [weight.value for weight in weights]}
+
+        def function_of(attend):
+            attend = functional(attend, weights)
+
+            def run(*tensors):
+                inside = packed(given, tensors)
+                inside["memory"] |= masks
+                options = query_mask, return_attention_scores
+                return list(attend(inside.pop("weights"), inside, *options)[0])
+
+            return run
+
+        windows, whole = map(function_of, (self._attend_windows, self._attend_all))
+
+        def attend(*tensors):
+            def gradient(upstream):
+                branches = [partial(_pulled, each, tensors, upstream) for each in (windows, whole)]
+                return ops.cond(is_long, *branches)
+
+            return ops.cond(is_long, lambda: windows(*tensors), lambda: whole(*tensors)), gradient
+
+        return with_gradient(attend, windows)(*flatten(given))
+
+    def _attend_windows(self, given, query_mask, return_attention_scores):
         """Read the windows alone; return the context and, where wanted, the weights."""
+        center, memory = given["center"], given["memory"]
         places = window_positions(center, self.half_width)
-        weights = self._weights(query, memory, places, center, query_mask)
+        weights = self._weights(given, places, query_mask)
         read = weights
         if "dropout" in memory:
             read = weights * gather_windows(memory["dropout"], places)
@@ -119,10 +155,11 @@ class LocalAttention(LuongAttention):
         wanted = (spread_windows(weights, places, length),) if return_attention_scores else ()
         return ops.squeeze(context, 2), *wanted
 
-    def _attend_all(self, query, memory, center, query_mask, return_attention_scores):
+    def _attend_all(self, given, query_mask, return_attention_scores):
         """Read the whole memory under a mask: the same, faster where the memory is short."""
+        memory = given["memory"]
         places = ops.arange(ops.shape(memory["value"])[1], dtype="int32")
-        weights = self._weights(query, memory, places, center, query_mask)
+        weights = self._weights(given, places, query_mask)
         return self.read(weights, memory), *((weights,) if return_attention_scores else ())
 
     def _center(self, query, memory, state):
@@ -137,8 +174,9 @@ class LocalAttention(LuongAttention):
         length = lengths(memory.get("mask"), memory["value"])
         return ops.expand_dims(length, 1) * share, state
 
-    def _weights(self, query, memory, places, center, query_mask):
+    def _weights(self, given, places, query_mask):
         """Return the weights over `places`, `(S,)` or windows `(B, T, W)`."""
+        center, memory = given["center"], given["memory"]
         windowed = len(places.shape) == 3
         mask, key, real = in_window(places, center, self.half_width), memory["key"], None
         if windowed:
@@ -150,10 +188,14 @@ class LocalAttention(LuongAttention):
             real = gather_windows(real, places) if windowed else ops.expand_dims(real, 1)
         asking = None if query_mask is None else ops.expand_dims(query_mask, 2)
         mask = combine_masks(mask, real, asking, self.score_mask(places))
-        scores = self.score(self.queries(query), key, places)
+        scores = self.score(given["query"], key, places)
         weights = self.cast(masked_softmax(scores, mask))
         if self.alignment == "monotonic":
             return weights
         distance = ops.cast(places, "float32") - ops.expand_dims(center, -1)
         sigma = self.half_width / 2
         return weights * ops.cast(ops.exp(-(distance**2) / (2 * sigma**2)), weights.dtype)
+
+
+def _pulled(function, tensors, upstream):
+    return pullback(function, tensors)[1](upstream)

@@ -6,12 +6,13 @@ from typing import Any
 import keras
 from keras import ops
 
+from ...ops.loops import swap_time
 from ...ops.masks import check_mask, lengths, zero_masked
 from ...ops.penalties import occam_penalty
 from .. import arguments
 from ..attention.base import is_list
 from .inner_attention_cell import GATES, InnerAttentionGRUCell, InnerLoop, check_scores_wanted
-from .recurrence import DecoderCell, recurrent_weights, shift, swap_time
+from .recurrence import DecoderCell, recurrent_weights, shift
 
 CELL_ARGUMENTS = set(inspect.signature(InnerAttentionGRUCell).parameters) - {"kwargs"}
 FLAGS = ("return_sequences", "return_state", "go_backwards", "stateful", "unroll") + (

@@ -14,7 +14,7 @@ import keras
 from keras import ops, random
 
 from ..axes import size_of
-from ..normalizers import entmax15, masked_softmax, sparsemax
+from ..normalizers import NORMALIZERS
 from ..types import Tensor
 from .block_sparse import block_sparse_attention
 from .blocks import Rule, blocked_attention, plan_for
@@ -24,7 +24,6 @@ from .reach import Reach, Span
 
 # Pairs of places up to which PyTorch's kernel is taken for a window, which saves no work there.
 FUSED_WINDOW_PAIRS = 512 * 512
-NORMALIZERS = {"softmax": masked_softmax, "sparsemax": sparsemax, "entmax15": entmax15}
 
 
 def attention(
