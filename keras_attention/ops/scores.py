@@ -144,7 +144,7 @@ def _coverage_score(
     query: Tensor, key: Tensor, coverage: Tensor, score_vector: Tensor, coverage_vector: Tensor
 ) -> tuple:
     hidden = coverage_hidden(query, key, coverage, coverage_vector)
-    scores = ops.squeeze(ops.matmul(hidden, ops.expand_dims(score_vector, 1)), 2)
+    scores = ops.squeeze(product(hidden, ops.expand_dims(score_vector, 1)), 2)
 
     def gradient(upstream: Tensor) -> tuple:
         by_query, by_key, by_coverage, *by_vectors = coverage_gradients(

@@ -205,6 +205,23 @@ def is_in_graph(tensor: Any) -> bool:
     return tf.is_symbolic_tensor(tensor)
 
 
+def unwatched(tensors: Sequence[Tensor]) -> list:
+    """Return the same tensors of a TensorFlow graph, by a way that no tape can follow.
+
+    A branch between tensors that two tapes watch becomes a function with a native gradient, and
+    with it all that stands in the branch, also where a custom gradient surrounds the branch.
+    """
+    import tensorflow as tf
+
+    kinds = {2: tf.int16, 4: tf.int32, 8: tf.int64}
+    return [
+        tf.bitcast(tf.bitcast(tensor, kinds[tensor.dtype.size]), tensor.dtype)
+        if tensor.dtype.is_floating
+        else tensor
+        for tensor in tensors
+    ]
+
+
 def pullback(function: Callable, tensors: Sequence[Tensor]) -> tuple:
     """Return `function(*tensors)`, and the function from its gradient to those of all tensors.
 

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from ...ops.axes import product
 from ...ops.loops import run_queries
 from ...ops.masks import combine_masks
 from ...ops.normalizers import masked_softmax
@@ -135,7 +136,7 @@ class CoverageScore(LoopScore):
     def score(self, query, key, state, weights):
         coverage = ops.cast(state["coverage"], query.dtype)
         hidden = coverage_hidden(query, key, coverage, weights["coverage_vector"])
-        return ops.matmul(hidden, weights["score_vector"])
+        return ops.squeeze(product(hidden, ops.expand_dims(weights["score_vector"], 1)), 2)
 
     def query_gradient(self, upstream, query, key, state, weights):
         coverage = ops.cast(state["coverage"], query.dtype)

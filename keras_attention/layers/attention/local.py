@@ -10,7 +10,7 @@ from ...ops.loops import flatten, float_weights, functional, packed
 from ...ops.masks import combine_masks, lengths
 from ...ops.normalizers import masked_softmax
 from ...ops.positions import gather_windows, in_window, spread_windows, window_positions
-from ...ops.vjp import pullback, with_gradient
+from ...ops.vjp import pullback, unwatched, with_gradient
 from ..arguments import check_choice, check_integer
 from .base import row_zeros
 from .luong import LuongAttention
@@ -103,10 +103,12 @@ class LocalAttention(LuongAttention):
         is_long = length > WINDOWED_FROM * (2 * self.half_width + 1)
         given = {"query": self.queries(query), "center": center, "memory": memory}
         options = query_mask, return_attention_scores
-        if not isinstance(is_long, bool):  # a length that is known when the graph runs
+        # XLA cannot compile a branch in the loop of a decoder, which takes one query after another.
+        if isinstance(is_long, bool) or query.shape[1] == 1:
+            attend = self._attend_all if is_long is False else self._attend_windows
+            results = attend(given, *options)
+        else:  # a length that is known when the graph runs
             results = self._attend_either(is_long, given, *options)
-        else:
-            results = (self._attend_windows if is_long else self._attend_all)(given, *options)
         return results[0], results[1] if return_attention_scores else None, state
 
     def _attend_either(self, is_long, given, query_mask, return_attention_scores):
@@ -134,6 +136,8 @@ class LocalAttention(LuongAttention):
         windows, whole = map(function_of, (self._attend_windows, self._attend_all))
 
         def attend(*tensors):
+            tensors = unwatched(tensors)
+
             def gradient(upstream):
                 branches = [partial(_pulled, each, tensors, upstream) for each in (windows, whole)]
                 return ops.cond(is_long, *branches)
