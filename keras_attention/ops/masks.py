@@ -67,11 +67,23 @@ def sized_as(tensor: Tensor, like: Tensor) -> Tensor:
     return ops.reshape(tensor, ops.shape(like))
 
 
+def for_batch(mask: Tensor, tensor: Tensor) -> Tensor:
+    """Return a mask `(1, S)` for each row of a tensor's batch; another as it is."""
+    if mask is None or mask.shape[0] != 1 or tensor.shape[0] == 1:
+        return mask
+    return ops.broadcast_to(mask, (ops.shape(tensor)[0], *ops.shape(mask)[1:]))
+
+
 def check_mask(mask: Tensor, expected: tuple, name: str) -> None:
-    """Raise a ValueError where a mask has not the `expected` shape; `None` in it fits any size."""
+    """Raise a ValueError where a mask has not the `expected` shape; `None` in it fits any size.
+
+    A mask of batch 1 serves all rows, by `for_batch`.
+    """
     if mask is None:
         return
     shape = tuple(getattr(mask, "shape", ()))
+    if shape[:1] == (1,):
+        expected = (1, *expected[1:])
     dtype = dtype_of(mask)
     # A mask of 0 and -1e9, cast to boolean, would hide what it shows: no floating point masks.
     if not can_be_one(shape, expected) or not ("bool" in dtype or "int" in dtype):

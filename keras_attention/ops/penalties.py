@@ -2,13 +2,14 @@
 
 from keras import backend, ops
 
-from .masks import can_be_one, check_mask
+from .masks import can_be_one, check_mask, for_batch
 from .types import Tensor
 
 
 def mean_overlap(scores: Tensor, target_mask: Tensor = None) -> Tensor:
     """`sum_s min(a_ts, c_ts)` of weights `(B, T, S)`, averaged over steps, then over examples."""
     scores = ops.cast(scores, "float32")
+    target_mask = for_batch(target_mask, scores)
     real = ops.ones(ops.shape(scores)[:2]) if target_mask is None else target_mask
     real = ops.cast(real, "float32")
     scores = scores * ops.expand_dims(real, 2)  # what padding reads covers nothing

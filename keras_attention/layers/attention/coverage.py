@@ -83,7 +83,7 @@ class CoverageAttention(BahdanauAttention):
     def build_score(self, query_size, key_size):
         super().build_score(query_size, key_size)
         initializer = arguments.fresh(self.coverage_initializer)
-        self._make_weight("coverage_vector", (self.units,), initializer)
+        self._make_weight("coverage_vector", (self.units,), initializer, "coverage")
         if self.loss_weight and self.loss_start:
             # Each replica has its own: to update a shared one, replicas wait for each other in the
             # middle of a step, and Keras then adds up wrong losses.

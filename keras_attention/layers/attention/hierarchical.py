@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from ...ops.masks import check_mask, combine_masks, zero_masked
+from ...ops.masks import check_mask, combine_masks, for_batch, zero_masked
 from ...ops.normalizers import masked_softmax
 from ...ops.types import Tensor
 from .. import arguments
@@ -123,7 +123,7 @@ class HierarchicalAttention(AttentionMechanism):
         word_mask = words_mask if word_mask is None else word_mask
         sentence_mask = sentences_mask if sentence_mask is None else sentence_mask
         self._check_call(query, words, sentences, word_mask, sentence_mask, query_mask, mask)
-        query_mask = combine_masks(query_mask, mask)
+        query_mask = for_batch(combine_masks(query_mask, mask), query)
         if words is None:
             words = ops.expand_dims(query, 1)
             if word_mask is None and query_mask is not None:

@@ -8,7 +8,7 @@ import keras
 from keras import ops, tree
 
 from ...ops.loops import flatten, float_weights, functional, packed, run_loop
-from ...ops.masks import check_mask, last_real, zero_masked
+from ...ops.masks import check_mask, for_batch, last_real, zero_masked
 from ...ops.positions import gather_windows
 from .. import arguments
 from ..attention.base import AttentionMechanism
@@ -340,6 +340,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         _check_shapes(inputs.shape, tree.map_structure(lambda part: tuple(part.shape), value))
         _check_value_mask(value, value_mask)
         check_mask(inputs_mask, tuple(inputs.shape[:2]), "inputs_mask")
+        inputs_mask = for_batch(inputs_mask, inputs)
         if self.built:
             arguments.check_features("inputs", inputs.shape, self._input_size)
         if initial_state is not None and not isinstance(initial_state, dict):

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from ...ops.loops import swap_time
-from ...ops.masks import check_mask, lengths, zero_masked
+from ...ops.masks import check_mask, for_batch, lengths, zero_masked
 from ...ops.penalties import occam_penalty
 from .. import arguments
 from ..attention.base import is_list
@@ -264,6 +264,7 @@ class InnerAttentionGRU(keras.layers.RNN):
         check_scores_wanted(cell.attention, return_attention_scores)
         self._check_shapes(inputs.shape, None if query is None else query.shape)
         check_mask(mask, tuple(inputs.shape[:2]), "mask")
+        mask = for_batch(mask, inputs)
         sizes = (inputs.shape[-1], (inputs if query is None else query).shape[-1])
         if cell.built and sizes != (cell.input_size, cell.query_size):
             raise ValueError(
