@@ -34,7 +34,7 @@ class InnerAttentionGRU(keras.layers.RNN):
     - `attention="context"`: a word counts by what was read before it. `w = M_h h + M_q r`,
       `α = σ(wᵀ x)`, and `α x` goes into Keras' GRU.
 
-    The weights `α` do not sum to 1. The loop has a gradient of its own (first order only).
+    The weights `α` do not sum to 1. The loop has a gradient of its own.
 
     Weights, on `cell`: `kernel` `(D, 3U)` and `recurrent_kernel` `(U, 3U)` in blocks of `z`, `f`
     (Keras' `r`) and the candidate; `bias` `(2, 3U)`, without `reset_after` `(3U,)`; for `"gate"`
