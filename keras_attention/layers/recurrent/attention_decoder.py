@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-from ...ops.loops import flatten, float_weights, functional, packed, run_loop
+from ...ops.loops import flatten, functional, packed, run_loop
 from ...ops.masks import check_mask, for_batch, last_real, zero_masked
 from ...ops.positions import gather_windows
 from .. import arguments
@@ -279,7 +279,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
 
     def _stepwise(self, inputs, memory, state, wanted, training, mask=None):
         """Run all steps by `step`'s own rule: any cell, any mechanism."""
-        weights, known = float_weights(self), {id(weight) for weight in self.weights}
+        weights, known = self.weights, {id(weight) for weight in self.weights}
         seeds = [v for v in self.non_trainable_variables if id(v) not in known]
         count, size, sequences = len(flatten(state)), inputs.shape[2], sorted(wanted - {"state"})
         advance = functional(self._advance, [*weights, *seeds])
