@@ -299,14 +299,14 @@ def flatten(structure: Any) -> list:
 
 def packed(structure: Any, leaves: Sequence[Tensor]) -> Any:
     """Return leaves nested as a structure is, in the order of `flatten`."""
-    leaves = iter(leaves)
+    left = iter(leaves)
 
     def fill(part: Any) -> Any:
         if isinstance(part, dict):
             return {name: fill(part[name]) for name in sorted(part)}
         if isinstance(part, (list, tuple)):
             return [fill(one) for one in part]
-        return None if part is None else next(leaves)
+        return None if part is None else next(left)
 
     return fill(structure)
 
