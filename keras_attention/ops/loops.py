@@ -194,7 +194,7 @@ def scan(
     takes the vector-Jacobian product of one step after the other.
     """
     sizes = [len(given), len(states), len(xs)]
-    counts: list = []
+    counts = []
 
     def run(*tensors: Tensor) -> tuple:
         given, states, xs = _split(tensors, sizes)

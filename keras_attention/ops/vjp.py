@@ -71,7 +71,7 @@ def _differentiable(
     gradient: Callable, plain: Callable, tensors: Sequence[Tensor], upstream: Tensor
 ) -> list:
     """Return `gradient(upstream)`, whose own derivatives are those of the VJP of `plain`."""
-    saved: list = []
+    saved = []
     if keras.backend.backend() == "jax":
         # JAX lets a custom gradient close over nothing that may be differentiated.
         import jax
@@ -132,7 +132,7 @@ def custom_gradient(function: Callable, tensors: Sequence[Tensor]) -> Any:
         return run_on_jax(*map(ops.convert_to_tensor, tensors))
     import tensorflow as tf
 
-    results: list = []
+    results = []
     is_list = []
 
     @tf.custom_gradient
