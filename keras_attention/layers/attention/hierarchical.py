@@ -1,5 +1,6 @@
 """Hierarchical attention (Nallapati et al. 2016): words, under the weights of their sentences."""
 
+import math
 from typing import Any
 
 import keras
@@ -305,6 +306,12 @@ def _shapes(query, words, sentences):
     return tuple(words), tuple(sentences)
 
 
+def _log(weights):
+    """Return the logarithm of a weight, of a tiny one for 0, with finite derivatives there."""
+    seen = weights > SMALLEST
+    return ops.where(seen, ops.log(ops.where(seen, weights, 1.0)), math.log(SMALLEST))
+
+
 def reweight(word_weights, sentence_weights, mask=None):
     """Return the joined weights `(B, T, N, W)`, from `(B, T, N, W)` and `(B, T, N)`.
 
@@ -320,7 +327,7 @@ def reweight(word_weights, sentence_weights, mask=None):
     )
     read = ops.logical_and(reads_words, reads_sentences)
     allowed = combine_masks(ops.where(agree, both, read), mask)
-    logits = ops.log(ops.maximum(words, SMALLEST)) + ops.log(ops.maximum(sentences, SMALLEST))
+    logits = _log(words) + _log(sentences)
     count, width = ops.shape(words)[2:]
     flat = (*ops.shape(words)[:2], count * width)
     weights = masked_softmax(ops.reshape(logits, flat), ops.reshape(allowed, flat))
