@@ -12,7 +12,7 @@ from keras import ops, tree
 
 from .masks import sized_as
 from .types import Tensor
-from .vjp import custom_gradient, is_in_graph, pullback, with_gradient
+from .vjp import custom_gradient, is_in_graph, pullback
 
 
 class _LoopCell:
@@ -39,32 +39,15 @@ def run_loop(
         return _run_loop(step, sequence, states, given)
     leaves = flatten(given)
     moving = [place for place, leaf in enumerate(leaves) if _is_float(leaf)]
-    tensors = [sequence, *states, *(leaves[place] for place in moving)]
 
-    def given_with(floats: Sequence[Tensor]) -> Any:
+    def one(floats: list, states: list, at: list) -> tuple:
         new = dict(zip(moving, floats, strict=True))
-        return packed(given, [new.get(place, leaf) for place, leaf in enumerate(leaves)])
+        read = packed(given, [new.get(place, leaf) for place, leaf in enumerate(leaves)])
+        return step(at[0], states, read)
 
-    def split(tensors: Sequence[Tensor]) -> tuple:
-        rest = len(states) + 1
-        return tensors[0], list(tensors[1:rest]), list(tensors[rest:])
-
-    def native(*tensors: Tensor) -> list:
-        sequence, states, floats = split(tensors)
-        outputs, after = _run_loop(step, sequence, states, given_with(floats))
-        return [*outputs, *after]
-
-    def plain(*tensors: Tensor) -> list:
-        sequence, states, floats = split(tensors)
-
-        def one(floats: list, states: list, at: list) -> tuple:
-            return step(at[0], states, given_with(floats))
-
-        outputs, after = scan(one, floats, states, [swap_time(sequence)])
-        return [*map(swap_time, outputs), *after]
-
-    found = with_gradient(lambda *tensors: pullback(native, tensors), plain)(*tensors)
-    return found[: -len(states)], found[-len(states) :]
+    floats = [leaves[place] for place in moving]
+    outputs, after = scan(one, floats, list(states), [swap_time(sequence)])
+    return [swap_time(output) for output in outputs], after
 
 
 def _run_loop(step: Callable, sequence: Tensor, states: Sequence[Tensor], given: Any) -> tuple:

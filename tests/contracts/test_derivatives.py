@@ -1,5 +1,7 @@
 """Second derivatives and forward mode, of every layer: the cells of the table in derivatives.md."""
 
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -100,6 +102,8 @@ def by_torch(penalty, tensors):
     xs = [tensors[name].detach().requires_grad_() for name in penalty.moving]
     value = penalty.value(tensors | dict(zip(penalty.moving, xs, strict=True)))
     total = squares(torch.autograd.grad(value, xs, create_graph=True))
+    if not total.requires_grad:  # the layer is linear and has no weights
+        return [torch.zeros_like(tensor) for tensor in [*weights, *xs]]
     found = torch.autograd.grad(total, [*weights, *xs], allow_unused=True)
     pairs = zip([*weights, *xs], found, strict=True)
     return [torch.zeros_like(tensor) if one is None else one for tensor, one in pairs]
@@ -161,7 +165,9 @@ def slopes(function, xs, directions):
             return jax.jvp(function, xs, directions)[1]
         import torch
 
-        return torch.func.jvp(function, tuple(xs), tuple(directions))[1]
+        with warnings.catch_warnings():  # PyTorch compiles parts of it by `torch.jit.script`
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return torch.func.jvp(function, tuple(xs), tuple(directions))[1]
 
 
 @every_case

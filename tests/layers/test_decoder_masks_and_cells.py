@@ -138,10 +138,10 @@ def test_padding_on_either_side_changes_nothing(name, before):
     decoder = made(DECODERS[name])
     x, memory = arrays()
     expected = results(decoder, x, memory)
-    losses = [float(loss) for loss in decoder.losses]
+    losses = [to_numpy(loss) for loss in decoder.losses]
     inputs, mask = padded(x, before, 3)
     found = results(decoder, inputs, memory, inputs_mask=mask)
-    np.testing.assert_allclose([float(loss) for loss in decoder.losses], losses, rtol=1e-5)
+    np.testing.assert_allclose([to_numpy(loss) for loss in decoder.losses], losses, rtol=1e-5)
     for key in ("outputs", "contexts", "scores"):
         got, real = to_numpy(found[key]), to_numpy(expected[key])
         np.testing.assert_allclose(got[:, before : before + STEPS], real, atol=1e-5)
@@ -175,7 +175,7 @@ def test_a_row_without_a_real_step_keeps_its_state():
 def test_no_nan_in_padding_reaches_a_gradient(name):
     decoder = made(DECODERS[name])
     x, memory = arrays()
-    factors = random(9, BATCH, STEPS, decoder.output_size)
+    factors = ops.convert_to_tensor(random(9, BATCH, STEPS, decoder.output_size))
 
     def loss_of(before, after):
         def loss(inputs, memory):
