@@ -12,7 +12,7 @@ from keras import ops, tree
 
 from .masks import sized_as
 from .types import Tensor
-from .vjp import custom_gradient, is_in_graph, pullback
+from .vjp import custom_gradient, is_automatic, is_in_graph, pullback
 
 
 class _LoopCell:
@@ -78,7 +78,10 @@ def run_queries(
     if queries.shape[1] == 1:
         (output,), (after,) = one(queries[:, 0], [state], given)
         return ops.expand_dims(output, 1), after
-    (outputs,), (after,) = run_loop(one, queries, [state], given)
+    # The native gradient of a small step is faster than that of a scan. XLA cannot differentiate it
+    # again where lengths are open.
+    run = run_loop if is_automatic() else _run_loop
+    (outputs,), (after,) = run(one, queries, [state], given)
     return outputs, after
 
 

@@ -44,6 +44,11 @@ def automatic_derivatives() -> Iterator[None]:
         _automatic["depth"] -= 1
 
 
+def is_automatic() -> bool:
+    """Whether `automatic_derivatives` is on."""
+    return _automatic["depth"] > 0
+
+
 def with_gradient(function: Callable, plain: Callable) -> Callable:
     """Make a function of tensors that has the gradient of `function`, and others of `plain`.
 
@@ -62,7 +67,7 @@ def with_gradient(function: Callable, plain: Callable) -> Callable:
         return result, again
 
     def differentiable(*tensors: Tensor) -> Tensor:
-        return plain(*tensors) if _automatic["depth"] else custom_gradient(run, tensors)
+        return plain(*tensors) if is_automatic() else custom_gradient(run, tensors)
 
     return differentiable
 

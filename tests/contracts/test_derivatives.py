@@ -1,5 +1,6 @@
 """Second derivatives and forward mode, of every layer: the cells of the table in derivatives.md."""
 
+import contextlib
 import warnings
 
 import keras
@@ -30,6 +31,10 @@ COMPILED = {
     "multi-head-relative-entmax",
     "temporal",
 }
+
+
+# What XLA cannot differentiate twice with open lengths, unless the backend does all of it.
+AUTOMATIC = {"coverage", "temporal", "hierarchical-remembering"}
 
 
 def moving_of(inputs):
@@ -147,7 +152,9 @@ def test_second_derivatives_are_the_same_compiled_with_open_lengths(name, jit):
         input_signature=[signature],
         jit_compile=jit,
     )
-    assert_same(list(map(to_numpy, compiled(tensors))), penalty.gradients(tensors))
+    with automatic_derivatives() if jit and name in AUTOMATIC else contextlib.nullcontext():
+        found = list(map(to_numpy, compiled(tensors)))
+    assert_same(found, penalty.gradients(tensors))
 
 
 def slopes(function, xs, directions):

@@ -103,10 +103,8 @@ class LocalAttention(LuongAttention):
         is_long = length > WINDOWED_FROM * (2 * self.half_width + 1)
         given = {"query": self.queries(query), "center": center, "memory": memory}
         options = query_mask, return_attention_scores
-        # XLA cannot compile a branch in the loop of a decoder, which takes one query after another.
-        if isinstance(is_long, bool) or query.shape[1] == 1:
-            attend = self._attend_all if is_long is False else self._attend_windows
-            results = attend(given, *options)
+        if isinstance(is_long, bool):
+            results = (self._attend_windows if is_long else self._attend_all)(given, *options)
         else:  # a length that is known when the graph runs
             results = self._attend_either(is_long, given, *options)
         return results[0], results[1] if return_attention_scores else None, state
