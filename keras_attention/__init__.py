@@ -21,6 +21,7 @@ from keras_attention.layers import (
     TransformerDecoder,
     TransformerEncoder,
 )
+from keras_attention.ops.vjp import automatic_derivatives
 from keras_attention.version import __version__
 
 __all__ = [
@@ -44,4 +45,5 @@ __all__ = [
     "TemporalAttention",
     "TransformerDecoder",
     "TransformerEncoder",
+    "automatic_derivatives",
 ]

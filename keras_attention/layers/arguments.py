@@ -143,21 +143,53 @@ class Configured(CallRules):
     attribute_of: dict[str, str] = {}
     """The attribute of an argument, where it has another name."""
 
+    has_weight_options = False
+    """Whether each `*_initializer` has a `*_regularizer` and a `*_constraint` of the same weights.
+
+    They are keyword arguments of the constructor that `_make_weight` takes by its `kind`.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        found = {}
+        for name in self._weight_options():
+            kind = keras.regularizers if name.endswith("regularizer") else keras.constraints
+            found[name] = kind.get(kwargs.pop(name, None))
+        super().__init__(*args, **kwargs)
+        for name, value in found.items():
+            setattr(self, name, value)
+
+    @classmethod
+    def _arguments(cls) -> set[str]:
+        """Return the names of all arguments of the constructors of this package."""
+        kinds = [kind for kind in cls.__mro__ if kind.__module__.startswith(__package__)]
+        constructors = [vars(kind)["__init__"] for kind in kinds if "__init__" in vars(kind)]
+        names = {name for each in constructors for name in inspect.signature(each).parameters}
+        return names - {"self", "args", "kwargs"}
+
+    @classmethod
+    def _weight_options(cls) -> list[str]:
+        """Return the names of the regularizers and constraints."""
+        if not cls.has_weight_options:
+            return []
+        names = sorted(name for name in cls._arguments() if name.endswith("_initializer"))
+        kinds = [name.removesuffix("_initializer") for name in names]
+        return [f"{kind}_{option}" for kind in kinds for option in ("regularizer", "constraint")]
+
     def get_config(self) -> dict:
         """Return all constructor arguments, each from the attribute of its name."""
         config = super().get_config()
-        kinds = [kind for kind in type(self).__mro__ if kind.__module__.startswith(__package__)]
-        constructors = [vars(kind)["__init__"] for kind in kinds if "__init__" in vars(kind)]
-        names = {name for each in constructors for name in inspect.signature(each).parameters}
-        for name in sorted(names - {"self", "args", "kwargs", *config}):
+        names = {*self._arguments(), *self._weight_options()}
+        for name in sorted(names - {*config}):
             value = getattr(self, self.attribute_of.get(name, name))
             if name == "activation" and callable(value):
                 value = keras.activations.serialize(value)
             config[name] = keras.saving.serialize_keras_object(value)
         return config
 
-    def _make_weight(self, name, shape, initializer, **options):
-        """Make a weight, an attribute of the same name."""
+    def _make_weight(self, name, shape, initializer, kind=None, **options):
+        """Make a weight, an attribute of the same name; `kind` names its regularizer."""
+        if kind is not None:
+            options |= {o: getattr(self, f"{kind}_{o}") for o in ("regularizer", "constraint")}
         weight = self.add_weight(shape, initializer=initializer, name=name, **options)
         setattr(self, name, weight)
         return weight

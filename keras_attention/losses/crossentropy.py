@@ -23,7 +23,7 @@ def masked_sparse_categorical_crossentropy(
     `loss = -Σ_v q_v log softmax(z)_v`, where `q_v = (1 - ε) [v = target] + ε / V`,
 
     computed as `logsumexp(z) - (1 - ε) z_target - ε mean(z)`, without smoothed one-hot targets. The
-    gradient is written out (first order only): without XLA it took a third of TensorFlow's time.
+    gradient is written out: without XLA it took a third of TensorFlow's time.
 
     Args:
         target: Integer token ids, of shape `(...)`, commonly `(B, T)`.

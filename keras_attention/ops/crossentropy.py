@@ -18,12 +18,14 @@ def smoothed_crossentropy(index: Tensor, logits: Tensor, smoothing: float = 0.0)
     Its gradient is one tensor of the logits' size; left to the backend there are several.
     """
 
-    @with_gradient
     def crossentropy(logits: Tensor) -> tuple:
         softmax = _Softmax.of(logits, index)
         return softmax.values(smoothing), lambda upstream: softmax.slope(upstream, smoothing)
 
-    return crossentropy(logits)
+    def plain(logits: Tensor) -> Tensor:
+        return _Softmax.of(logits, index).values(smoothing)
+
+    return with_gradient(crossentropy, plain)(logits)
 
 
 def linear_crossentropy(
@@ -42,7 +44,6 @@ def linear_crossentropy(
     Kullback-Leibler divergence times `consistency` adds to the loss of each.
     """
 
-    @with_gradient
     def crossentropy(features: Tensor, kernel: Tensor, bias: Tensor) -> tuple:
         options = smoothing, consistency
         total, *gradients = _in_parts(features, kernel, bias, index, weights, *options)
@@ -53,8 +54,18 @@ def linear_crossentropy(
 
         return total, gradient
 
+    def plain(features: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
+        dtype = accumulator_dtype(features.dtype)
+        features = zero_masked(features, weights != 0)
+        logits = at_least_float32(ops.matmul(features, ops.cast(kernel, features.dtype)))
+        softmax = _Softmax.of(logits + ops.cast(bias, dtype), ops.expand_dims(index, -1))
+        values = softmax.values(smoothing)
+        if consistency:
+            values = values + consistency * softmax.divergence_of_pairs()[0]
+        return ops.sum(values * ops.cast(weights, dtype))
+
     # Of variables TensorFlow asks for another gradient.
-    return crossentropy(features, ops.copy(kernel), ops.copy(bias))
+    return with_gradient(crossentropy, plain)(features, ops.copy(kernel), ops.copy(bias))
 
 
 def _in_parts(
@@ -134,7 +145,8 @@ class _Softmax:
 
     @classmethod
     def of(cls, logits: Tensor, index: Tensor) -> "_Softmax":
-        shifted = logits - ops.max(logits, axis=-1, keepdims=True, initial=-math.inf)
+        highest = ops.max(logits, axis=-1, keepdims=True, initial=-math.inf)
+        shifted = logits - ops.stop_gradient(highest)
         exponentials = ops.exp(shifted)  # kept for the gradient, in the place of the logits
         total = ops.sum(exponentials, axis=-1, keepdims=True)
         at_target = ops.take_along_axis(shifted, index, axis=-1)

@@ -46,6 +46,16 @@ def lengths(mask: Tensor, value: Tensor = None) -> Tensor:
     return ops.ones((batch_size,), dtype) * ops.cast(length, dtype)
 
 
+def last_real(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the last real step up to each, int32 `(B, T)`, and whether there is one."""
+    real = ops.cast(mask, "bool")
+    steps = ops.shape(real)[1]
+    order = ops.arange(steps, dtype="int32")
+    found = ops.sort(ops.where(real, order, steps), axis=1)  # the real steps come first
+    count = ops.cumsum(ops.cast(real, "int32"), axis=1)
+    return ops.take_along_axis(found, ops.maximum(count - 1, 0), axis=1), count > 0
+
+
 def can_be_one(first: tuple, second: tuple) -> bool:
     """Whether two shapes may be the same; an open size fits any."""
     return len(first) == len(second) and all(
@@ -83,12 +93,24 @@ def check_dense(given: Any, name: str = "inputs") -> None:
         )
 
 
+def for_batch(mask: Tensor, tensor: Tensor) -> Tensor:
+    """Return a mask `(1, S)` for each row of a tensor's batch; another as it is."""
+    if mask is None or mask.shape[0] != 1 or tensor.shape[0] == 1:
+        return mask
+    return ops.broadcast_to(mask, (ops.shape(tensor)[0], *ops.shape(mask)[1:]))
+
+
 def check_mask(mask: Tensor, expected: tuple, name: str) -> None:
-    """Raise a ValueError where a mask has not the `expected` shape; `None` in it fits any size."""
+    """Raise a ValueError where a mask has not the `expected` shape; `None` in it fits any size.
+
+    A mask of batch 1 serves all rows, by `for_batch`.
+    """
     if mask is None:
         return
     check_dense(mask, name)
     shape = tuple(getattr(mask, "shape", ()))
+    if shape[:1] == (1,):
+        expected = (1, *expected[1:])
     dtype = dtype_of(mask)
     # A mask of 0 and -1e9, cast to boolean, would hide what it shows: no floating point masks.
     if not can_be_one(shape, expected) or not ("bool" in dtype or "int" in dtype):

@@ -42,7 +42,7 @@ def sparsemax(scores: Tensor, mask: Tensor = None) -> Tensor:
     `a_s = max(e_s - tau, 0)`, with `tau` such that the weights sum to 1: 0 for scores more than 1
     below the highest. Martins and Astudillo 2016, algorithm 1 and equation 13.
     """
-    return _normalize(scores, mask, sparsemax_weights, sparsemax_gradient)
+    return _normalize(scores, mask, sparsemax_weights, sparsemax_gradient, sparsemax_on_support)
 
 
 def entmax15(scores: Tensor, mask: Tensor = None) -> Tensor:
@@ -51,7 +51,7 @@ def entmax15(scores: Tensor, mask: Tensor = None) -> Tensor:
     `a_s = max(e_s / 2 - tau, 0)^2`, with `tau` such that the weights sum to 1: 0 for scores more
     than 2 below the highest. Peters, Niculae and Martins 2019, algorithm 2 and proposition 2.
     """
-    return _normalize(scores, mask, entmax15_weights, entmax15_gradient)
+    return _normalize(scores, mask, entmax15_weights, entmax15_gradient, entmax15_on_support)
 
 
 def sparsemax_weights(scores: Tensor, mask: Tensor = None) -> Tensor:
@@ -70,6 +70,13 @@ def sparsemax_gradient(weights: Tensor, upstream: Tensor) -> Tensor:
     """The gradient of the scores from that of the weights, over the last axis."""
     support = ops.cast(weights > 0, weights.dtype)
     return support * (upstream - _mean(upstream, support))
+
+
+def sparsemax_on_support(scores: Tensor, weights: Tensor) -> Tensor:
+    """Sparsemax again, by operations with derivatives: where it is not 0, the `weights` say."""
+    support, count, scores = _supported(scores, weights)
+    threshold = (ops.sum(scores, axis=-1, keepdims=True) - 1) / count
+    return ops.where(support, scores - threshold, ops.zeros_like(scores))
 
 
 def entmax15_weights(scores: Tensor, mask: Tensor = None) -> Tensor:
@@ -92,19 +99,46 @@ def entmax15_gradient(weights: Tensor, upstream: Tensor) -> Tensor:
     return roots * (upstream - _mean(upstream, roots))
 
 
-def _normalize(scores: Tensor, mask: Tensor, weights_of: Callable, gradient_of: Callable) -> Tensor:
+def _normalize(
+    scores: Tensor,
+    mask: Tensor,
+    weights_of: Callable,
+    gradient_of: Callable,
+    on_support: Callable,
+) -> Tensor:
     dtype = backend.standardize_dtype(scores.dtype)
     if 0 in scores.shape:
         return scores  # nothing to weigh, and Keras refuses the maximum of an empty tensor
     scores = ops.cast(scores, accumulator_dtype(dtype))
     mask = None if mask is None else ops.cast(mask, "bool")
 
-    @with_gradient
     def normalized(scores: Tensor) -> tuple:
         weights = weights_of(scores, mask)
         return weights, lambda upstream: gradient_of(weights, upstream)
 
-    return ops.cast(normalized(scores), dtype)
+    def plain(scores: Tensor) -> Tensor:
+        return on_support(scores, weights_of(ops.stop_gradient(scores), mask))
+
+    return ops.cast(with_gradient(normalized, plain)(scores), dtype)
+
+
+def entmax15_on_support(scores: Tensor, weights: Tensor) -> Tensor:
+    """Entmax-1.5 again, by operations with derivatives: where it is not 0, the `weights` say."""
+    support, count, scores = _supported(scores / 2, weights)
+    mean = ops.sum(scores, axis=-1, keepdims=True) / count
+    apart = ops.where(support, scores - mean, ops.zeros_like(scores))
+    variance = ops.sum(apart * apart, axis=-1, keepdims=True) / count
+    roots = apart + ops.sqrt(1 / count - variance)
+    return ops.where(support, roots * roots, ops.zeros_like(scores))
+
+
+def _supported(scores: Tensor, weights: Tensor) -> tuple:
+    """Return where weights are above 0, how many are, and the scores there, less the highest."""
+    support = ops.stop_gradient(weights) > 0
+    count = ops.sum(ops.cast(support, scores.dtype), axis=-1, keepdims=True)
+    highest = ops.max(ops.where(support, scores, -1e30), axis=-1, keepdims=True)
+    scores = ops.where(support, scores - ops.stop_gradient(highest), ops.zeros_like(scores))
+    return support, ops.maximum(count, 1), scores
 
 
 def _below_highest(scores: Tensor, mask: Tensor) -> Tensor:
@@ -133,3 +167,6 @@ def _mean(upstream: Tensor, weights: Tensor) -> Tensor:
     total = ops.sum(weights, axis=-1, keepdims=True)
     total = ops.where(total > 0, total, ops.ones_like(total))
     return ops.sum(weights * upstream, axis=-1, keepdims=True) / total
+
+
+NORMALIZERS = {"softmax": masked_softmax, "sparsemax": sparsemax, "entmax15": entmax15}

@@ -2,12 +2,13 @@
 
 from keras import ops
 
-from .masks import can_be_one, check_dense, check_mask, zero_masked
+from .masks import can_be_one, check_dense, check_mask, for_batch, zero_masked
 from .types import Tensor, accumulator_dtype, at_least_float32
 
 
 def mean_overlap(scores: Tensor, target_mask: Tensor = None) -> Tensor:
     """`sum_s min(a_ts, c_ts)` of weights `(B, T, S)`, averaged over steps, then over examples."""
+    target_mask = for_batch(target_mask, scores)
     scores = zero_masked(at_least_float32(scores), target_mask)  # masked steps cover nothing
     real = ops.ones(ops.shape(scores)[:2]) if target_mask is None else target_mask
     real = ops.cast(real, scores.dtype)

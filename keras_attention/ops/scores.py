@@ -36,9 +36,12 @@ def additive_score(query: Tensor, key: Tensor, score_vector: Tensor) -> Tensor:
     return blocked_additive_score(query, key, score_vector)
 
 
-@with_gradient
-def blocked_additive_score(query: Tensor, key: Tensor, score_vector: Tensor) -> tuple:
+def blocked_additive_score(query: Tensor, key: Tensor, score_vector: Tensor) -> Tensor:
     """`v . tanh(q_t + k_s)` for `(B, T, U)`, `(B, S, U)` and `(U,)`, as `(B, T, S)`."""
+    return with_gradient(_blocked_scores, _scores_at_once)(query, key, score_vector)
+
+
+def _blocked_scores(query: Tensor, key: Tensor, score_vector: Tensor) -> tuple:
     size = _block_size(query, key)
     if size is None:
         scores = _scores_at_once(query, key, score_vector)
@@ -119,13 +122,19 @@ def _from_blocks(blocks: Tensor, steps: Tensor) -> Tensor:
     return ops.reshape(sequence, (batch_size, count * size, features))[:, :steps]
 
 
-@with_gradient
 def coverage_score(
     query: Tensor, key: Tensor, coverage: Tensor, score_vector: Tensor, coverage_vector: Tensor
-) -> tuple:
+) -> Tensor:
     """`e_s = v . tanh(q + k_s + w_c c_s)` of one query a row, `(B, S)`; a loop keeps no `tanh`."""
+    score = with_gradient(_coverage_score, lambda *tensors: _coverage_score(*tensors)[0])
+    return score(query, key, coverage, score_vector, coverage_vector)
+
+
+def _coverage_score(
+    query: Tensor, key: Tensor, coverage: Tensor, score_vector: Tensor, coverage_vector: Tensor
+) -> tuple:
     hidden = coverage_hidden(query, key, coverage, coverage_vector)
-    scores = ops.squeeze(ops.matmul(hidden, ops.expand_dims(score_vector, 1)), 2)
+    scores = ops.squeeze(product(hidden, ops.expand_dims(score_vector, 1)), 2)
 
     def gradient(upstream: Tensor) -> tuple:
         by_query, by_key, by_coverage, *by_vectors = coverage_gradients(

@@ -19,6 +19,11 @@ def is_finite(value: Any) -> bool:
         return False
 
 
+def is_float(tensor: Tensor) -> bool:
+    """Whether a tensor holds floating point numbers."""
+    return backend.is_float_dtype(backend.standardize_dtype(tensor.dtype))
+
+
 def accumulator_dtype(*dtypes: Any) -> str:
     """Return the dtype of sums, softmaxes and positions: float64 if one is given, else float32.
 

@@ -68,10 +68,11 @@ class BahdanauAttention(AttentionMechanism):
 
     def build_score(self, query_size, key_size):
         for name, size in (("query_kernel", query_size), ("key_kernel", key_size)):
-            self._make_weight(name, (size, self.units), arguments.fresh(self.kernel_initializer))
+            initializer = arguments.fresh(self.kernel_initializer)
+            self._make_weight(name, (size, self.units), initializer, "kernel")
         if self.use_bias:
-            self._make_weight("bias", (self.units,), self.bias_initializer)
-        self._make_weight("score_vector", (self.units,), self.score_initializer)
+            self._make_weight("bias", (self.units,), self.bias_initializer, "bias")
+        self._make_weight("score_vector", (self.units,), self.score_initializer, "score")
 
     def project_query(self, query):
         return product(query, self.cast(self.query_kernel))

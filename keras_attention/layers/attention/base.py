@@ -8,7 +8,14 @@ import keras
 from keras import ops
 
 from ...ops.dropout import dropout_factors
-from ...ops.masks import attention_mask, check_dense, check_mask, combine_masks, zero_masked
+from ...ops.masks import (
+    attention_mask,
+    check_dense,
+    check_mask,
+    combine_masks,
+    for_batch,
+    zero_masked,
+)
 from ...ops.normalizers import masked_softmax
 from ...ops.positions import real_positions
 from ...ops.scores import dot_score
@@ -47,7 +54,10 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     Args:
         dropout: Rate at which weights are dropped in training, at the same memory positions for
             every query of a sequence. Scores returned are those before.
-        seed, **kwargs: Seed of the dropout, and the arguments of every Keras layer.
+        seed, **kwargs: Seed of the dropout, and the arguments of every Keras layer. Where a
+            mechanism has a `kernel_initializer`, these include a `kernel_regularizer` and a
+            `kernel_constraint` of the same weights, as in `keras.layers.Dense`; and so for each
+            other initializer.
 
     Call arguments:
         query: Queries `(B, T, Dq)`; or a list `[query, value]` or `[query, value, key]`.
@@ -100,6 +110,8 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         if dropout:
             # No Dropout layer: `keras.Model.quantize` reaches layers without sublayers alone.
             self._dropout_seed = keras.random.SeedGenerator(self.seed)
+
+    has_weight_options = True
 
     # What a subclass writes.
 
@@ -183,6 +195,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         arguments.check_features("value", value.shape, self.value_size)
         arguments.check_features("key", key.shape, self.key_size)
         check_mask(mask, tuple(value.shape[:2]), "value_mask")
+        mask = for_batch(mask, value)
         # Padding is zeroed first, so that no NaN in it reaches a context or a gradient.
         key = zero_masked(key, mask)
         memory = {"value": zero_masked(value, mask), "key": self._bounded(self.project_key(key))}
@@ -301,6 +314,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         for name, given in zip(("query_mask", "mask"), masks, strict=True):
             check_mask(given, tuple(query.shape[:2]), name)
         query_mask = combine_masks(*masks)
+        query_mask = for_batch(query_mask, query)
         value_mask = query_mask if alone and value_mask is None else value_mask
         _shapes(query.shape, value.shape, key.shape)
         self._check_features(query.shape, value.shape, key.shape)
@@ -329,7 +343,8 @@ class BilinearAttention(AttentionMechanism):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def build_score(self, query_size, key_size):
-        self._make_weight("score_kernel", (query_size, key_size), self.kernel_initializer)
+        shape = (query_size, key_size)
+        self._make_weight("score_kernel", shape, self.kernel_initializer, "kernel")
 
     @ignores_positions
     def score(self, query, key, positions):

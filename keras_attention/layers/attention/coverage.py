@@ -5,13 +5,14 @@ from typing import Any
 import keras
 from keras import ops
 
+from ...ops.axes import product
+from ...ops.loops import run_queries
 from ...ops.masks import combine_masks
 from ...ops.normalizers import masked_softmax
 from ...ops.penalties import mean_overlap
 from ...ops.scores import coverage_gradients, coverage_hidden, coverage_score
 from ...ops.types import at_least_float32
 from .. import arguments
-from ..recurrent.recurrence import run_queries
 from .bahdanau import BahdanauAttention
 from .loop_scores import LoopScore
 
@@ -83,7 +84,7 @@ class CoverageAttention(BahdanauAttention):
     def build_score(self, query_size, key_size):
         super().build_score(query_size, key_size)
         initializer = arguments.fresh(self.coverage_initializer)
-        self._make_weight("coverage_vector", (self.units,), initializer)
+        self._make_weight("coverage_vector", (self.units,), initializer, "coverage")
         if self.loss_weight and self.loss_start:
             # Each replica has its own: to update a shared one, replicas wait for each other in the
             # middle of a step, and Keras then adds up wrong losses.
@@ -96,14 +97,15 @@ class CoverageAttention(BahdanauAttention):
         return {"coverage": at_least_float32(ops.zeros_like(memory["value"][:, :, 0]))}
 
     def attend(self, query, memory, state, query_mask=None, return_attention_scores=True):
-        def answer(x, real, coverage):
-            vectors = self.cast(self.score_vector), self.cast(self.coverage_vector)
-            scores = coverage_score(x, memory["key"], ops.cast(coverage, x.dtype), *vectors)
+        def answer(x, real, coverage, given):
+            key, *vectors = given
+            scores = coverage_score(x, key, ops.cast(coverage, x.dtype), *vectors)
             weights = masked_softmax(scores, combine_masks(memory.get("mask"), real))
             return weights, coverage + ops.cast(weights, coverage.dtype)
 
         queries = self.queries(query)
-        weights, coverage = run_queries(answer, queries, query_mask, state["coverage"])
+        given = memory["key"], self.cast(self.score_vector), self.cast(self.coverage_vector)
+        weights, coverage = run_queries(answer, queries, query_mask, state["coverage"], given)
         return self.read(weights, memory), weights, {"coverage": coverage}
 
     def loop_score(self):
@@ -135,7 +137,7 @@ class CoverageScore(LoopScore):
     def score(self, query, key, state, weights):
         coverage = ops.cast(state["coverage"], query.dtype)
         hidden = coverage_hidden(query, key, coverage, weights["coverage_vector"])
-        return ops.matmul(hidden, weights["score_vector"])
+        return ops.squeeze(product(hidden, ops.expand_dims(weights["score_vector"], 1)), 2)
 
     def query_gradient(self, upstream, query, key, state, weights):
         coverage = ops.cast(state["coverage"], query.dtype)

@@ -1,11 +1,12 @@
 """Hierarchical attention (Nallapati et al. 2016): words, under the weights of their sentences."""
 
+import math
 from typing import Any
 
 import keras
 from keras import ops
 
-from ...ops.masks import check_dense, check_mask, combine_masks, zero_masked
+from ...ops.masks import check_dense, check_mask, combine_masks, for_batch, zero_masked
 from ...ops.normalizers import masked_softmax
 from ...ops.types import Tensor, at_least_float32
 from .. import arguments
@@ -123,7 +124,7 @@ class HierarchicalAttention(AttentionMechanism):
         word_mask = words_mask if word_mask is None else word_mask
         sentence_mask = sentences_mask if sentence_mask is None else sentence_mask
         self._check_call(query, words, sentences, word_mask, sentence_mask, query_mask, mask)
-        query_mask = combine_masks(query_mask, mask)
+        query_mask = for_batch(combine_masks(query_mask, mask), query)
         if words is None:
             words = ops.expand_dims(query, 1)
             if word_mask is None and query_mask is not None:
@@ -313,6 +314,12 @@ def _shapes(query, words, sentences):
     return tuple(words), tuple(sentences)
 
 
+def _log(weights):
+    """Return the logarithm of a weight, of a tiny one for 0, with finite derivatives there."""
+    seen = weights > SMALLEST
+    return ops.where(seen, ops.log(ops.where(seen, weights, 1.0)), math.log(SMALLEST))
+
+
 def reweight(word_weights, sentence_weights, mask=None):
     """Return the joined weights `(B, T, N, W)`, from `(B, T, N, W)` and `(B, T, N)`.
 
@@ -328,7 +335,7 @@ def reweight(word_weights, sentence_weights, mask=None):
     )
     read = ops.logical_and(reads_words, reads_sentences)
     allowed = combine_masks(ops.where(agree, both, read), mask)
-    logits = ops.log(ops.maximum(words, SMALLEST)) + ops.log(ops.maximum(sentences, SMALLEST))
+    logits = _log(words) + _log(sentences)
     count, width = ops.shape(words)[2:]
     flat = (*ops.shape(words)[:2], count * width)
     weights = masked_softmax(ops.reshape(logits, flat), ops.reshape(allowed, flat))

@@ -1,10 +1,12 @@
 """Local attention, which reads a window of the memory (Luong, Pham and Manning 2015)."""
 
+from functools import partial
 from typing import Any
 
 from keras import ops, saving
 
 from ...ops.axes import product, size_of
+from ...ops.loops import flatten, float_weights, functional, packed
 from ...ops.masks import combine_masks, lengths
 from ...ops.normalizers import masked_softmax
 from ...ops.positions import (
@@ -15,6 +17,8 @@ from ...ops.positions import (
     spread_windows,
     window_positions,
 )
+from ...ops.types import is_float
+from ...ops.vjp import pullback, unwatched, with_gradient
 from ..arguments import check_choice, check_integer
 from .base import row_zeros
 from .luong import LuongAttention
@@ -119,18 +123,53 @@ class LocalAttention(LuongAttention):
 
     def attend(self, query, memory, state, query_mask=None, return_attention_scores=True):
         center, state = self._center(query, memory, state, query_mask)
-        given = (query, memory, center, query_mask, return_attention_scores)
         is_long = self._is_long(memory["value"])
+        given = {"query": self.queries(query), "center": center, "memory": memory}
+        options = query_mask, return_attention_scores
         if isinstance(is_long, bool):
-            results = (self._attend_windows if is_long else self._attend_all)(*given)
+            results = (self._attend_windows if is_long else self._attend_all)(given, *options)
         else:  # a length that is known when the graph runs
-            results = ops.cond(
-                is_long, lambda: self._attend_windows(*given), lambda: self._attend_all(*given)
-            )
+            results = self._attend_either(is_long, given, *options)
         return results[0], results[1] if return_attention_scores else None, state
 
-    def _attend_windows(self, query, memory, center, query_mask, return_attention_scores):
+    def _attend_either(self, is_long, given, query_mask, return_attention_scores):
+        """Read windows of a long memory, and else all of it, as the graph finds when it runs.
+
+        The gradient takes the same branch once more: XLA can keep nothing that has another shape in
+        the other branch.
+        """
+        fixed = {name: part for name, part in given["memory"].items() if not is_float(part)}
+        memory = {name: part for name, part in given["memory"].items() if is_float(part)}
+        weights = float_weights(self)
+        given = {**given, "memory": memory, "weights": [weight.value for weight in weights]}
+
+        def function_of(attend):
+            attend = functional(attend, weights)
+
+            def run(*tensors):
+                inside = packed(given, tensors)
+                inside["memory"] |= fixed
+                options = query_mask, return_attention_scores
+                return list(attend(inside.pop("weights"), inside, *options)[0])
+
+            return run
+
+        windows, whole = map(function_of, (self._attend_windows, self._attend_all))
+
+        def attend(*tensors):
+            tensors = unwatched(tensors)
+
+            def gradient(upstream):
+                branches = [partial(_pulled, each, tensors, upstream) for each in (windows, whole)]
+                return ops.cond(is_long, *branches)
+
+            return ops.cond(is_long, lambda: windows(*tensors), lambda: whole(*tensors)), gradient
+
+        return with_gradient(attend, windows)(*flatten(given))
+
+    def _attend_windows(self, given, query_mask, return_attention_scores):
         """Read the windows alone; return the context and, where wanted, the weights."""
+        center, memory = given["center"], given["memory"]
         positions = window_positions(center, self.half_width)
         index = gather_windows(memory["order"], positions) if "order" in memory else positions
         length = ops.cast(ops.expand_dims(memory["length"], (1, 2)), "int32")
@@ -138,7 +177,7 @@ class LocalAttention(LuongAttention):
         if "mask" in memory:
             inside = ops.logical_and(inside, gather_windows(memory["mask"], index))
         key = gather_windows(memory["key"], index)
-        weights = self._weights(query, key, positions, inside, center, query_mask)
+        weights = self._weights(given, key, positions, inside, query_mask)
         read = weights
         if "dropout" in memory:
             read = weights * gather_windows(memory["dropout"], index)
@@ -151,11 +190,12 @@ class LocalAttention(LuongAttention):
             scores = ops.where(ops.expand_dims(memory["mask"], 1), scores, ops.zeros_like(scores))
         return context, scores
 
-    def _attend_all(self, query, memory, center, query_mask, return_attention_scores):
+    def _attend_all(self, given, query_mask, return_attention_scores):
         """Read the whole memory under a mask: the same, faster where the memory is short."""
+        memory = given["memory"]
         positions = ops.expand_dims(memory["position"], 1)
         real = ops.expand_dims(memory["mask"], 1) if "mask" in memory else None
-        weights = self._weights(query, memory["key"], positions, real, center, query_mask)
+        weights = self._weights(given, memory["key"], positions, real, query_mask)
         return self.read(weights, memory), *((weights,) if return_attention_scores else ())
 
     def _center(self, query, memory, state, query_mask):
@@ -175,14 +215,19 @@ class LocalAttention(LuongAttention):
         share = ops.sigmoid(ops.cast(ops.squeeze(logit, -1), dtype))
         return ops.expand_dims(memory["length"], 1) * share, state
 
-    def _weights(self, query, key, positions, real, center, query_mask):
+    def _weights(self, given, key, positions, real, query_mask):
         """Return the weights over keys at positions `(B, 1, S)`, or at windows `(B, T, W)`."""
+        center = given["center"]
         asking = None if query_mask is None else ops.expand_dims(query_mask, 2)
         mask = combine_masks(in_window(positions, center, self.half_width), real, asking)
-        scores = self.score(self.queries(query), key, positions)
+        scores = self.score(given["query"], key, positions)
         weights = self.cast(masked_softmax(scores, mask))
         if self.alignment == "monotonic":
             return weights
         distance = ops.cast(positions, center.dtype) - ops.expand_dims(center, -1)
         sigma = self.half_width / 2
         return weights * ops.cast(ops.exp(-(distance**2) / (2 * sigma**2)), weights.dtype)
+
+
+def _pulled(function, tensors, upstream):
+    return pullback(function, tensors)[1](upstream)

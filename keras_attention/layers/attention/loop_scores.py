@@ -4,6 +4,7 @@ from typing import Any
 
 from keras import ops
 
+from ...ops.axes import product
 from ...ops.scores import additive_gradients, dot_score
 
 
@@ -105,7 +106,8 @@ class AdditiveScore(LoopScore):
         super().__init__(query_kernel, score_vector=score_vector)
 
     def score(self, query, key, state, weights):
-        return ops.matmul(ops.tanh(ops.expand_dims(query, 1) + key), weights["score_vector"])
+        hidden = ops.tanh(ops.expand_dims(query, 1) + key)
+        return ops.squeeze(product(hidden, ops.expand_dims(weights["score_vector"], 1)), 2)
 
     def query_gradient(self, upstream, query, key, state, weights):
         hidden = ops.tanh(ops.expand_dims(query, 1) + key)

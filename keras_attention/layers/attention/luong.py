@@ -101,7 +101,7 @@ class LuongAttention(AttentionMechanism):
         if initializer is None:
             small = keras.initializers.RandomNormal(stddev=0.01)
             initializer = small if name == "score_kernel" else "glorot_uniform"
-        self._make_weight(name, shape, fresh(initializer))
+        self._make_weight(name, shape, fresh(initializer), "kernel")
 
     def project_query(self, query):
         is_concat = self.score_name == "concat"

@@ -12,7 +12,7 @@ from ...ops.axes import reshaped, size_of, sizes_from, sizes_of
 from ...ops.dot_product.attention import attention_with_scores
 from ...ops.dot_product.mods import Mods
 from ...ops.dot_product.reach import Reach, Span
-from ...ops.masks import check_dense, check_mask, zero_masked
+from ...ops.masks import check_dense, check_mask, for_batch, zero_masked
 from ...ops.positions import alibi_slopes, relative_buckets, rotate
 from ...ops.types import Tensor, accumulator_dtype, at_least_float32
 from .. import arguments
@@ -149,7 +149,9 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         key = cleared if key is value else zero_masked(key, mask)
         key, value = self._project_memory(cleared, key)
         memory = {"key": key, "value": value}
-        return memory if mask is None else {**memory, "mask": ops.cast(mask, "bool")}
+        return (
+            memory if mask is None else {**memory, "mask": for_batch(ops.cast(mask, "bool"), value)}
+        )
 
     def initial_state(self, batch_size: Tensor, max_length: int) -> dict:
         """Return the empty cache of self-attention, `key` and `value` `(B, G, max_length, ...)`."""

@@ -30,7 +30,8 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
 
     Args:
         kernel_initializer, bias_initializer: Of `w_h`, `w_s` and `w_x`, and of `b`.
-        **kwargs: Arguments of every Keras layer.
+        **kwargs: Arguments of every Keras layer, and a regularizer and a constraint beside each
+            initializer, such as `kernel_regularizer`.
 
     Call arguments:
         logits: Scores of the vocabulary's words `(B, T, V)`.
@@ -71,6 +72,8 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
     ```
     """
 
+    has_weight_options = True
+
     def __init__(
         self,
         kernel_initializer: Any = "glorot_uniform",
@@ -92,8 +95,8 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
         # Not cast to the compute dtype: gate and gradient are at least float32.
         for name, of in (("context", "context"), ("state", "state"), ("input", "inputs")):
             shape, initializer = (self.sizes[of],), arguments.fresh(self.kernel_initializer)
-            self._make_weight(f"{name}_vector", shape, initializer, autocast=False)
-        self._make_weight("bias", (), self.bias_initializer, autocast=False)
+            self._make_weight(f"{name}_vector", shape, initializer, "kernel", autocast=False)
+        self._make_weight("bias", (), self.bias_initializer, "bias", autocast=False)
 
     def call(
         self,

@@ -26,7 +26,8 @@ class AttentionPooling(AdaptableKernels, keras.layers.Layer):
     Args:
         units: Size `U` of the hidden layer.
         kernel_initializer, bias_initializer, context_initializer: Of `W`, `b` and `u_w`.
-        **kwargs: Arguments of every Keras layer.
+        **kwargs: Arguments of every Keras layer, and a regularizer and a constraint beside each
+            initializer, such as `kernel_regularizer`.
 
     Call arguments:
         inputs: `(B, S, D)`.
@@ -54,6 +55,8 @@ class AttentionPooling(AdaptableKernels, keras.layers.Layer):
     ```
     """
 
+    has_weight_options = True
+
     def __init__(
         self,
         units: int,
@@ -71,9 +74,10 @@ class AttentionPooling(AdaptableKernels, keras.layers.Layer):
 
     def build(self, inputs_shape):
         self._check(inputs_shape)
-        self._make_weight("kernel", (inputs_shape[2], self.units), self.kernel_initializer)
-        self._make_weight("bias", (self.units,), self.bias_initializer)
-        self._make_weight("context_vector", (self.units,), self.context_initializer)
+        shape = (inputs_shape[2], self.units)
+        self._make_weight("kernel", shape, self.kernel_initializer, "kernel")
+        self._make_weight("bias", (self.units,), self.bias_initializer, "bias")
+        self._make_weight("context_vector", (self.units,), self.context_initializer, "context")
         self.restore_quantization()
 
     def call(

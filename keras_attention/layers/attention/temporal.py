@@ -3,10 +3,10 @@
 import keras
 from keras import ops
 
+from ...ops.loops import run_queries
 from ...ops.masks import attention_mask
 from ...ops.normalizers import masked_softmax
 from ...ops.types import accumulator_dtype, at_least_float32
-from ..recurrent.recurrence import run_queries
 from .base import BilinearAttention
 
 # The logarithm of an empty sum: finite, so that no difference is NaN.
@@ -61,7 +61,7 @@ class TemporalAttention(BilinearAttention):
         if mask is not None:
             scores = ops.where(mask, scores, ops.zeros_like(scores))
 
-        def add(x, real, before):
+        def add(x, real, before, given):
             after = log_add_exp(before, x)
             return before, after if real is None else ops.where(real, after, before)
 

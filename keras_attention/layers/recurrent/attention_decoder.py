@@ -7,26 +7,36 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-from ...ops.masks import check_mask
+from ...ops.loops import flatten, functional, packed, run_loop
+from ...ops.masks import check_mask, for_batch, last_real, zero_masked
+from ...ops.positions import gather_windows
 from .. import arguments
 from ..attention.base import AttentionMechanism
 from ..lora_and_quantization import AdaptableKernels
 from .fused import fused
-from .recurrence import DecoderCell, run_loop
+from .recurrence import DecoderCell
 
 
 @keras.saving.register_keras_serializable("keras_attention")
 class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
     """Run a recurrent cell over target inputs, attending to a memory at every step.
 
-    The query is one of two states:
+    The query is the cell's output, which of `GRUCell` and `LSTMCell` is their state `h`:
 
-    - `query="previous"` (Bahdanau): the state **before** the step; the context goes into the cell
+    - `query="previous"` (Bahdanau): that **before** the step; the context goes into the cell
       beside the input: `c_t = attend(s_{t-1})`, `s_t = cell([x_t; c_t], s_{t-1})`.
       The output is `s_t`, or with `attention_size` `tanh(W [c_t; s_t])`.
-    - `query="current"` (Luong): the state **after** the step; the output is the attentional vector:
+    - `query="current"` (Luong): that **after** the step; the output is the attentional vector:
       `h_t = cell(x_t, h_{t-1})`, `c_t = attend(h_t)`, `o_t = tanh(W [c_t; h_t])`. With
       `input_feeding` the cell reads `[x_t; o_{t-1}]`, `o_0 = 0`.
+
+    The first query `s_0` is the first value of the state that the cell returns as its output. Some
+    cells return none, such as one with a projection or a residual: then `s_0` is the first state of
+    the top cell, or zeros where that has another size than the output.
+
+    At a masked step, before the words or after them, the decoder stands still, as
+    `keras.layers.RNN` does: all states stay, and the last output is repeated. Weights and contexts
+    are zero there.
 
     Weights: those of `cell` and `attention`; and with an attentional vector `attentional_kernel`
     `W (Dv + U, attention_size)`, which `enable_lora` and `quantize` adapt.
@@ -51,15 +61,16 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         value_mask: Boolean `(B, S)`, True = attend; of a dictionary, one with the same keys.
         return_attention_scores, return_state, return_context: Whether to return the weights of
             all steps, the state after the last one, the contexts of all steps.
-        inputs_mask: Boolean `(B, T)`, True = a step that counts where the mechanism adds a loss.
-            Default: the mask that the inputs carry, which the outputs carry too.
+        inputs_mask: Boolean `(B, T)`, True = a real step. Default: the mask that the inputs carry,
+            which the outputs carry too.
         training: Whether dropout applies.
 
     Returns:
         Outputs `(B, T, O)`; where more is asked for, a tuple: outputs, contexts `(B, T, Dv)`,
         weights `(B, T, S)`, state. The state is a dictionary: `"cell"` a list of the cell's states,
-        `"context"` `(B, Dv)`, `"attention"` the mechanism's state, and with input feeding
-        `"attentional"` `(B, O)`.
+        `"context"` `(B, Dv)`, `"attention"` the mechanism's state, with input feeding
+        `"attentional"` `(B, O)`, and with `"previous"` and a cell whose output is none of its
+        states `"output"`, that output. It is the state after the last real step.
 
     Raises:
         ValueError: Where arguments do not go together, or shapes do not fit.
@@ -100,6 +111,17 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         super().__init__(**kwargs)
         cells = cell if isinstance(cell, (list, tuple)) else [cell]
         are_cells = [hasattr(one, "call") and hasattr(one, "state_size") for one in cells]
+        layer = next((one for one in cells if isinstance(one, keras.layers.RNN)), None)
+        if layer is not None:
+            kind = type(layer.cell).__name__
+            given = f"{type(layer).__name__}({getattr(layer, 'units', '…')})"
+            instead = "its `cell`"
+            if hasattr(keras.layers, kind) and hasattr(layer, "units"):
+                instead = f"`keras.layers.{kind}({layer.units})`"
+            raise ValueError(
+                f"`cell` must be one step of a recurrent layer, and {given} runs all of them: pass "
+                f"{instead}. Received: cell={cell}"
+            )
         if not cells or not all(are_cells):
             raise ValueError(
                 "`cell` must be a Keras RNN cell (with `call` and `state_size`), such as "
@@ -153,6 +175,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         if self.has_attentional_vector:
             shape = (self.attention.value_size + output_size, self.output_size)
             self._make_weight("attentional_kernel", shape, "glorot_uniform")
+        self._output_state = self._cell.output_state(self._cell_input_size())
         self.restore_quantization()
 
     def _cell_input_size(self):
@@ -181,7 +204,18 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         }
         if self.input_feeding:
             state["attentional"] = ops.zeros((batch_size, self.output_size), self.compute_dtype)
+        if self._keeps_output:
+            first = state["cell"][self._cell.first_of_top]
+            if first.shape[1] != self._cell.output_size:
+                shape = (batch_size, self._cell.output_size)
+                first = ops.zeros(shape, self.compute_dtype)
+            state["output"] = first
         return state
+
+    @property
+    def _keeps_output(self) -> bool:
+        """Whether the next query is no state of the cell, and is carried beside them."""
+        return self.query == "previous" and self._output_state is None
 
     def step(self, inputs: Any, memory: dict, state: dict) -> tuple[Any, Any, dict]:
         """Decode one step of inputs `(B, E)`, over a prepared memory and with the last state.
@@ -211,16 +245,18 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         )
         memory = self.prepare_memory(value, value_mask, training=training)
         state = self.initial_state(memory, initial_state)
-        inputs = self.cast(inputs)
+        inputs = zero_masked(self.cast(inputs), inputs_mask)  # no NaN in it reaches a gradient
         flags = (True, return_context, return_attention_scores, return_state)
         names = list(itertools.compress(("outputs", "contexts", "scores", "state"), flags))
         wanted = {*names, "scores"} if self.attention.has_sequence_loss else set(names)
-        found = self._run(inputs, memory, state, wanted, training)
+        found = self._run(inputs, memory, state, wanted, training, inputs_mask)
+        if inputs_mask is not None:
+            found = _standing_still(found, inputs_mask)
         self.attention.add_sequence_loss(found.get("scores"), inputs_mask, training)
         results = tuple(found[name] for name in names)
         return results if len(results) > 1 else results[0]
 
-    def _run(self, inputs, memory, state, wanted, training):
+    def _run(self, inputs, memory, state, wanted, training, mask=None):
         """Run all steps; return what is wanted. The memory is a constant of the loop, no state."""
         if inputs.shape[1] == 0:  # Keras' loop needs a step: take one, and give none of it
             inputs = ops.zeros((ops.shape(inputs)[0], 1, inputs.shape[2]), inputs.dtype)
@@ -233,34 +269,48 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         if training:
             masks = self._cell.draw_dropout(ops.shape(inputs)[0], self._cell_input_size())
         if loop is None:
-            found = self._stepwise(inputs, memory, state, wanted, training)
+            found = self._stepwise(inputs, memory, state, wanted, training, mask)
         else:
             kernel = self.cast(self.attentional_kernel) if self.has_attentional_vector else None
             options = (self.query, self.input_feeding, kernel, masks, wanted, training is not False)
-            found = loop(inputs, memory, state, *options)
+            found = loop(inputs, memory, state, *options, mask)
         self._cell.forget_dropout()
         return found
 
-    def _stepwise(self, inputs, memory, state, wanted, training):
+    def _stepwise(self, inputs, memory, state, wanted, training, mask=None):
         """Run all steps by `step`'s own rule: any cell, any mechanism."""
-        want_scores = "scores" in wanted
+        weights, known = self.weights, {id(weight) for weight in self.weights}
+        seeds = [v for v in self.non_trainable_variables if id(v) not in known]
+        count, size, sequences = len(flatten(state)), inputs.shape[2], sorted(wanted - {"state"})
+        advance = functional(self._advance, [*weights, *seeds])
+        if mask is not None:
+            column = ops.cast(ops.expand_dims(mask, 2), inputs.dtype)
+            inputs = ops.concatenate([inputs, column], axis=2)
 
-        def step(x, flat_state):
-            before = tree.pack_sequence_as(state, list(flat_state))
-            output, weights, after = self._advance(x, memory, before, want_scores, training)
-            results = {"outputs": output, "contexts": after["context"], "scores": weights}
-            return [results[name] for name in sequences], tree.flatten(after)
+        def step(x, carried, given):
+            before, values = carried[:count], [*given["weights"], *carried[count:]]
+            options = given["memory"], packed(state, before), "scores" in wanted, training
+            (output, scores, after), values = advance(values, x[:, :size], *options)
+            results = {"outputs": output, "contexts": after["context"], "scores": scores}
+            after = flatten(after)
+            if mask is not None:
+                pairs = zip(after, before, strict=True)
+                after = [_where_real(x[:, size] > 0.5, new, old) for new, old in pairs]
+            return [results[name] for name in sequences], [*after, *values[len(weights) :]]
 
-        sequences = sorted(wanted - {"state"})
-        outputs, flat_state = run_loop(step, inputs, tree.flatten(state))
+        given = {"weights": [weight.value for weight in weights], "memory": memory}
+        carried = [*flatten(state), *(seed.value for seed in seeds)]
+        outputs, carried = run_loop(step, inputs, carried, given)
+        for seed, value in zip(seeds, carried[count:], strict=True):
+            seed.assign(value)
         found = dict(zip(sequences, outputs, strict=True))
-        return found | {"state": tree.pack_sequence_as(state, flat_state)}
+        return found | {"state": packed(state, carried[:count])}
 
     def _advance(self, inputs, memory, state, want_scores=True, training=False):
         """Take one step. Only this method says what a step of either order is."""
         states = state["cell"]
         if self.query == "previous":
-            query = self._cell.top_state(states)
+            query = state["output"] if self._keeps_output else states[self._output_state]
             context, scores, attention = self._attend(query, memory, state, want_scores)
             hidden, states = self._cell(_join(inputs, context), states, training)
         else:
@@ -272,6 +322,8 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
             kernel = self.cast(self.attentional_kernel)
             output = ops.tanh(ops.matmul(_join(context, hidden), kernel))
         state = {**state, "cell": states, "context": context, "attention": attention}
+        if self._keeps_output:
+            state["output"] = hidden
         if self.input_feeding:
             state["attentional"] = output
         return output, scores, state
@@ -288,6 +340,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         _check_shapes(inputs.shape, tree.map_structure(lambda part: tuple(part.shape), value))
         _check_value_mask(value, value_mask)
         check_mask(inputs_mask, tuple(inputs.shape[:2]), "inputs_mask")
+        inputs_mask = for_batch(inputs_mask, inputs)
         if self.built:
             arguments.check_features("inputs", inputs.shape, self._input_size)
         if initial_state is not None and not isinstance(initial_state, dict):
@@ -321,13 +374,14 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         results = arguments.specs(shapes, self.compute_dtype)
         if not of.return_state:
             return results
-        cell, read, fed = tree.map_structure(
+        cell, read, fed, output = tree.map_structure(
             lambda size: keras.KerasTensor((of.inputs.shape[0], size), self.compute_dtype),
-            [self._cell.state_sizes, context[2], self.output_size],
+            [self._cell.state_sizes, context[2], self.output_size, self._cell.output_size],
         )
         memory = self.attention.memory_spec(value)
         state = {"cell": cell, "context": read, "attention": self.attention.initial_state(memory)}
         state |= {"attentional": fed} if self.input_feeding else {}
+        state |= {"output": output} if self._keeps_output else {}
         return (*results, state) if len(shapes) > 1 else (results, state)
 
     @classmethod
@@ -342,6 +396,22 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
 
 def _join(first, second):
     return first if second is None else ops.concatenate([first, second], axis=-1)
+
+
+def _where_real(real, after, before):
+    """Return a state `(B, ...)` after a step, and that before it where the step is masked."""
+    real = ops.expand_dims(real, tuple(range(1, len(before.shape))))
+    return ops.where(real, after, before)
+
+
+def _standing_still(found, mask):
+    """Return the results of all steps where a masked one repeats the last output."""
+    last, is_any = last_real(mask)
+    held = gather_windows(found["outputs"], ops.expand_dims(last, 2))[:, :, 0]
+    is_any = ops.expand_dims(is_any, 2)
+    found = {**found, "outputs": ops.where(is_any, held, ops.zeros_like(held))}
+    zeroed = [name for name in ("contexts", "scores") if name in found]
+    return found | {name: zero_masked(found[name], mask) for name in zeroed}
 
 
 def _check_value_mask(value, mask):

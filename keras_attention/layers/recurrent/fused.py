@@ -11,20 +11,19 @@ from dataclasses import dataclass
 import keras
 from keras import ops, tree
 
+from ...ops.loops import flatten, packed, run_given, run_places, swap_time
+from ...ops.masks import last_real
 from ...ops.normalizers import masked_softmax
+from ...ops.positions import gather_windows
 from ...ops.types import at_least_float32
 from ..attention.loop_scores import LoopScore
 from .recurrence import (
     DecoderCell,
     equations_of,
-    flatten,
     input_bias,
     outer,
-    packed,
     recurrent_weights,
-    run_places,
     shift,
-    swap_time,
     with_gradient,
 )
 
@@ -68,11 +67,14 @@ class FusedLoop:
     equations: list
     score: LoopScore
 
-    def __call__(self, inputs, memory, state, order, feeding, kernel, masks, wanted, training):
+    def __call__(
+        self, inputs, memory, state, order, feeding, kernel, masks, wanted, training, real=None
+    ):
         """Run all steps; return a dictionary of at least what is wanted.
 
         With `feeding` the attentional vector, made with `kernel`, joins the next input; `masks` are
-        dropout's, of the cells' inputs. Without `training` less is kept for a gradient.
+        dropout's, of the cells' inputs. Without `training` less is kept for a gradient. Where
+        `real` `(B, T)` is False, all states stay.
         """
         self.order, self.feeding, self.has_vector = order, feeding, kernel is not None
         self.training, self.wanted = training, set(wanted)
@@ -91,9 +93,17 @@ class FusedLoop:
             given["query"] = self.score.query_kernel
         if self.has_vector:
             given["vector"] = kernel
-        results = self._unpack(with_gradient(self._forward, self._backward, given), given)
+        if real is not None:
+            given["real"] = swap_time(ops.cast(ops.expand_dims(real, 2), dtype))
+        row = with_gradient(self._forward, self._backward, given, self._plain)
+        results = self._unpack(row, given)
         if "state" in wanted:
-            results["state"]["context"] = results["contexts"][:, -1]
+            context = results["contexts"][:, -1]
+            if real is not None:
+                last, is_any = (part[:, -1:] for part in last_real(real))
+                context = gather_windows(results["contexts"], ops.expand_dims(last, 2))[:, 0, 0]
+                context = ops.where(is_any, context, state["context"])
+            results["state"]["context"] = context
         return results
 
     def _cells(self, inputs, masks):
@@ -122,13 +132,16 @@ class FusedLoop:
 
     # Forward.
 
-    def _forward(self, given, keep=None):
+    def _plain(self, given):
+        return self._forward(given, keep=False, again=True)[0]
+
+    def _forward(self, given, keep=None, again=False):
         """Return the packed results, and what the backward pass needs."""
         keep = self.training if keep is None else keep
         memory = given["memory"]
         mask = memory["mask"] > 0.5 if "mask" in memory else None
 
-        def step(place, before):
+        def step(place, before, given):
             states, attention, feed = self._states(before), before["attention"], None
             if self.order == "previous":
                 query, scores, context = self._attend(states[-1][0], attention, mask, given)
@@ -154,11 +167,17 @@ class FusedLoop:
                 outputs["outputs"] = ops.tanh(ops.matmul(joined, given["vector"]))
             if self.feeding:
                 state["attentional"] = outputs["outputs"]
+            if "real" in given:
+                state = _held(given["real"][place] > 0.5, state, before)
+            if self.feeding:
+                outputs["outputs"] = state["attentional"]
             if keep:
+                after = self._states(state)
                 outputs |= {"cells": after, "gates": gates, "query": query, "state": attention}
             return outputs, state
 
-        outputs, last = run_places(step, ops.shape(given["projected"])[0], given["first"])
+        count = ops.shape(given["projected"])[0]
+        outputs, last = run_given(step, count, given["first"], given, ("projected", "real"), again)
         return self._pack(outputs, last), outputs if keep else None
 
     def _attend(self, hidden, state, mask, given):
@@ -192,6 +211,12 @@ class FusedLoop:
             vector_slope = 1 - kept["outputs"] ** 2
 
         def step(place, carried):
+            passed = None
+            if "real" in given:  # the gradient goes past a masked step
+                state, real = carried["state"], given["real"][place]
+                passed = tree.map_structure(lambda part: part * (1 - real), state)
+                state = tree.map_structure(lambda part: part * real, state)
+                carried = {**carried, "state": state}
             at = {name: part[place] for name, part in upstream.items()}
             at |= tree.map_structure(lambda part: part[place], seen)
             by_hidden, by_context = at["outputs"], at.get("contexts", 0)
@@ -223,6 +248,8 @@ class FusedLoop:
             state = {"cell": flatten(by_cells), "attention": state}
             if self.feeding:
                 state["attentional"] = by_hidden
+            if passed is not None:
+                state = tree.map_structure(ops.add, state, passed)
             return found, {"state": state, "sums": sums}
 
         summed = {"key": given["memory"]["key"], **given["score"]}
@@ -319,6 +346,12 @@ class FusedLoop:
             last = [ops.cast(*pair) for pair in zip(parts, (x.dtype for x in leaves), strict=True)]
             results["state"] = packed(given["first"], last)
         return results
+
+
+def _held(real, after, before):
+    """Return the states after a step, and those before it where the step is masked."""
+    pairs = zip(flatten(after), flatten(before), strict=True)
+    return packed(after, [ops.where(real, new, old) for new, old in pairs])
 
 
 def _product(by_query, kernel):

@@ -1,14 +1,15 @@
 """The cell of `InnerAttentionGRU`: one step, and the loop over a whole sequence."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
 from keras import ops
 
+from ...ops.loops import run_given, run_places
 from ...ops.types import at_least_float32
 from .. import arguments
-from .recurrence import GRU, input_bias, recurrent_weights, run_places, shift, total, with_gradient
+from .recurrence import GRU, input_bias, recurrent_weights, shift, total, with_gradient
 
 GATES = ("update", "reset", "candidate")
 OF_KERAS = ("use_bias", "dropout", "recurrent_dropout", "seed") + tuple(
@@ -240,10 +241,13 @@ class InnerLoop:
         `reader` `(T, B, U)`, `asked` `(T, B, 1)`, `bias` `(3U,)`.
         """
         given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
-        return with_gradient(self._forward, self._backward, given)
+        return with_gradient(self._forward, self._backward, given, self._plain)
 
-    def _forward(self, given):
-        def step(place, hidden):
+    def _plain(self, given):
+        return replace(self, training=False)._forward(given, again=True)[0]
+
+    def _forward(self, given, again=False):
+        def step(place, hidden, given):
             inputs = [given[name][place] for name in GATES]
             if "reader" in given:
                 energy = ops.sum(given["reader"][place] * hidden, axis=1, keepdims=True)
@@ -255,11 +259,11 @@ class InnerLoop:
                 after = ops.where(given["mask"][place] > 0.5, after, hidden)
             return [after, *products] if self.training else [after], after
 
-        (states, *products), _ = self._run(step, given, given["first"])
+        count, sequences = ops.shape(given["update"])[0], (*GATES, "reader", "asked", "mask")
+        (states, *products), _ = run_given(
+            step, count, given["first"], given, sequences, again, self.unroll
+        )
         return states, products
-
-    def _run(self, step, given, first, reverse=False):
-        return run_places(step, ops.shape(given["update"])[0], first, reverse, self.unroll)
 
     def _backward(self, given, states, products, upstream):
         """Return the gradient of every tensor that has one."""
@@ -280,7 +284,8 @@ class InnerLoop:
                 reached = reached + given["reader"][place] * energy
             return kept, reached
 
-        kept, first = self._run(step, given, ops.zeros_like(given["first"]), reverse=True)
+        count, zeros = ops.shape(given["update"])[0], ops.zeros_like(given["first"])
+        kept, first = run_places(step, count, zeros, reverse=True, unroll=self.unroll)
         gradients = self.equations.weight_gradients(kept, slopes, gates, read, given)
         parts = self.equations.product_gradients(kept, slopes)
         if "reader" in given:

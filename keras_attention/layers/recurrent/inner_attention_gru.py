@@ -6,13 +6,14 @@ from typing import Any
 import keras
 from keras import ops
 
-from ...ops.masks import check_mask, lengths, zero_masked
+from ...ops.loops import swap_time
+from ...ops.masks import check_mask, for_batch, lengths, zero_masked
 from ...ops.penalties import occam_penalty
 from ...ops.types import at_least_float32
 from .. import arguments
 from ..attention.base import is_list
 from .inner_attention_cell import GATES, InnerAttentionGRUCell, InnerLoop, check_scores_wanted
-from .recurrence import DecoderCell, recurrent_weights, shift, swap_time
+from .recurrence import DecoderCell, recurrent_weights, shift
 
 CELL_ARGUMENTS = set(inspect.signature(InnerAttentionGRUCell).parameters) - {"kwargs"}
 FLAGS = ("return_sequences", "return_state", "go_backwards", "stateful", "unroll") + (
@@ -34,7 +35,7 @@ class InnerAttentionGRU(arguments.CallRules, keras.layers.RNN):
     - `attention="context"`: a word counts by what was read before it. `w = M_h h + M_q r`,
       `α = σ(wᵀ x)`, and `α x` goes into Keras' GRU.
 
-    The weights `α` do not sum to 1. The loop has a gradient of its own (first order only).
+    The weights `α` do not sum to 1. The loop has a gradient of its own.
 
     Weights, on `cell`: `kernel` `(D, 3U)` and `recurrent_kernel` `(U, 3U)` in blocks of `z`, `f`
     (Keras' `r`) and the candidate; `bias` `(2, 3U)`, without `reset_after` `(3U,)`; for `"gate"`
@@ -265,6 +266,7 @@ class InnerAttentionGRU(arguments.CallRules, keras.layers.RNN):
         check_scores_wanted(cell.attention, return_attention_scores)
         self._check_sizes(inputs.shape, None if query is None else query.shape)
         check_mask(mask, tuple(inputs.shape[:2]), "mask")
+        mask = for_batch(mask, inputs)
         if self.unroll and inputs.shape[1] is None:
             raise ValueError(
                 "`unroll=True` needs inputs of known length, such as Input((20, 8)). "

@@ -1,4 +1,4 @@
-"""Loops, and Keras' recurrent cells as the loops see them: what the recurrent layers share.
+"""Keras' recurrent cells as the loops see them: what the recurrent layers share.
 
 `GRU` and `LSTM` hold the cells' equations, forward and backward. Backward, only `pull` runs in a
 loop, and takes the gradient one step back. Before, `slopes` gives the factors of all steps; after,
@@ -13,113 +13,17 @@ import keras
 from keras import ops, tree
 
 from ...ops import vjp
+from ...ops.loops import flatten, packed
 
 
-class _LoopCell:
-    """A function of one step in the form in which `keras.layers.RNN` takes a cell."""
-
-    def __init__(self, step):
-        self.step = step
-        self.state_size = self.output_size = 1
-
-    def call(self, inputs, states):
-        return self.step(inputs, states)
-
-    __call__ = call
-
-
-def run_loop(step, sequence, states):
-    """Run `step(x, states) -> (outputs, states)`, lists of `(B, ...)`, over `(B, T, D)`."""
-    # `keras.layers.RNN` itself would cast every state, masks too, to a float dtype.
-    loop = keras.layers.RNN(_LoopCell(step), return_sequences=True)
-    _, outputs, states = loop.inner_loop(sequence, list(states), mask=None)
-    return list(outputs), list(states)
-
-
-def run_queries(step, queries, mask, state):
-    """Run `step(x, real, state) -> (output, state)` over `(B, T, D)`; `real (B, 1)` or `None`."""
-    size = ops.shape(queries)[2]
-    if mask is not None:
-        column = ops.cast(ops.expand_dims(mask, 2), queries.dtype)
-        queries = ops.concatenate([queries, column], axis=2)
-
-    def one(x, states):
-        real = None if mask is None else x[:, size:] > 0.5
-        output, after = step(x[:, :size], real, states[0])
-        return [output], [after]
-
-    if queries.shape[1] == 1:
-        (output,), (after,) = one(queries[:, 0], [state])
-        return ops.expand_dims(output, 1), after
-    (outputs,), (after,) = run_loop(one, queries, [state])
-    return outputs, after
-
-
-def flatten(structure) -> list:
-    """List the tensors of nested dictionaries and lists, in an order that no backend changes."""
-    # `keras.tree` takes the keys of a dictionary as they come on PyTorch, and sorted elsewhere.
-    if isinstance(structure, dict):
-        return [leaf for name in sorted(structure) for leaf in flatten(structure[name])]
-    if isinstance(structure, (list, tuple)):
-        return [leaf for part in structure for leaf in flatten(part)]
-    return [structure]
-
-
-def packed(structure, leaves):
-    """Return leaves nested as a structure is, in the order of `flatten`."""
-    leaves = iter(leaves)
-
-    def fill(part):
-        if isinstance(part, dict):
-            return {name: fill(part[name]) for name in sorted(part)}
-        if isinstance(part, (list, tuple)):
-            return [fill(one) for one in part]
-        return next(leaves)
-
-    return fill(structure)
-
-
-def run_places(step, count, states, reverse=False, unroll=False):
-    """Run `step(place, states) -> (outputs, states)` over the places 0 to `count - 1`.
-
-    A step reads `sequence[place]` of each `(T, B, D)`: under XLA on a CPU that takes half the time
-    of slices of one wide sequence. Use it within `with_gradient`: the backend's gradient is slow.
-    Outputs `(T, B, ...)` come in the order of the places, with `reverse` too.
-    """
-    if unroll:
-        results = []
-        for place in reversed(range(count)) if reverse else range(count):
-            outputs, states = step(place, states)
-            results.append(outputs)
-        results = results[::-1] if reverse else results
-        return tree.map_structure(lambda *column: ops.stack(column), *results), states
-    structure = {}
-
-    def at_place(x, flat):
-        outputs, after = step(x[0, 0], packed(states, list(flat)))
-        structure["outputs"] = tree.map_structure(lambda _: 0, outputs)
-        return flatten(outputs), flatten(after)
-
-    places = ops.arange(count, dtype="int32")
-    # Not `go_backwards`: on JAX it takes a single output only.
-    places = ops.flip(places, axis=0) if reverse else places
-    outputs, after = run_loop(at_place, places[None, :, None], flatten(states))
-    # Keras' loop gives the batch first; when compiled, the two transpositions cancel out.
-    outputs = [swap_time(output) for output in outputs]
-    outputs = [ops.flip(output, axis=0) for output in outputs] if reverse else outputs
-    outputs = packed(structure["outputs"], outputs)
-    return outputs, packed(states, after)
-
-
-def with_gradient(forward, backward, given):
+def with_gradient(forward, backward, given, plain):
     """Return `forward(given)[0]`, a tensor, with the gradient that `backward` gives.
 
     `forward(given)` returns the result and the `kept` of `backward(given, result, kept, upstream)`,
     which returns gradients nested as `given`, zeros left out. `given` must hold every tensor that
-    the two read, masks too.
+    the two read, masks too. `plain(given)` is the result by what the backend can differentiate.
     """
 
-    @vjp.with_gradient
     def run(*tensors):
         inside = packed(given, list(tensors))
         result, kept = forward(inside)
@@ -127,7 +31,8 @@ def with_gradient(forward, backward, given):
             _completed(inside, backward(inside, result, kept, upstream))
         )
 
-    return run(*flatten(given))
+    differentiable = vjp.with_gradient(run, lambda *tensors: plain(packed(given, list(tensors))))
+    return differentiable(*flatten(given))
 
 
 def _completed(given, gradients):
@@ -144,11 +49,6 @@ def _completed(given, gradients):
 def shift(first, sequence):
     """Return the sequence `(T, B, D)` one step later: `first`, then all but its last."""
     return ops.concatenate([ops.expand_dims(first, 0), sequence[:-1]], axis=0)
-
-
-def swap_time(sequence):
-    """Return a sequence with batch and time exchanged."""
-    return ops.transpose(sequence, (1, 0, *range(2, len(sequence.shape))))
 
 
 def outer(left, right):
@@ -369,18 +269,39 @@ class DecoderCell:
 
     def __call__(self, inputs, flat_states, training=False):
         """Return the output and the flat list of states after one step."""
+        output, states = self._step(inputs, flat_states, training)
+        # The cell may compute in another dtype; what the loop carries keeps its own.
+        return self._cast(output), [self._cast(state) for state in states]
+
+    def _step(self, inputs, flat_states, training=False):
         takes_training = "training" in inspect.signature(self.cell.call).parameters
         arguments = {"training": bool(training)} if takes_training else {}
         size = self.cell.state_size
         structure = size if tree.is_nested(size) else [size]
         states = tree.pack_sequence_as(structure, list(flat_states))
         output, states = self.cell(inputs, states, **arguments)
-        # The cell may compute in another dtype; what the loop carries keeps its own.
-        return self._cast(output), [self._cast(leaf) for leaf in tree.flatten(states)]
+        return output, tree.flatten(states)
 
-    def top_state(self, flat_states):
-        """Return the first state of the top cell: by Keras' convention its last output."""
-        return flat_states[-len(tree.flatten(self.cells[-1].state_size))]
+    @property
+    def first_of_top(self) -> int:
+        """Index of the first state of the top cell, among the flat states of a stack."""
+        return len(self.state_sizes) - len(tree.flatten(self.cells[-1].state_size))
+
+    def output_state(self, input_size: int) -> int | None:
+        """Return which of its flat states a built cell gives as its output; `None` where none.
+
+        `GRUCell` and `LSTMCell` give `h`. Of another cell one step tells.
+        """
+        inputs = ops.zeros((1, input_size), self.cell.compute_dtype)
+        output, states = self._step(inputs, self.initial_states(1))
+        if output.shape[-1] != self.output_size:
+            raise ValueError(
+                "`cell` must say the size of its output by an attribute `output_size`. Received: "
+                f"cell={self.cell}, with an output of size {output.shape[-1]} where "
+                f"{self.output_size} was expected"
+            )
+        same = [place for place, state in enumerate(states) if state is output]
+        return same[-1] if same else None
 
     def initial_states(self, batch_size, given=None) -> list:
         """Return the flat list of first states: those given, or else the cell's own zeros."""

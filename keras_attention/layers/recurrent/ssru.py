@@ -6,11 +6,12 @@ import keras
 from keras import ops
 
 from ...ops.axes import reshaped
+from ...ops.loops import run_given, run_places, swap_time
 from ...ops.masks import check_mask, zero_masked
 from ...ops.types import Tensor, accumulator_dtype
 from .. import arguments
 from ..lora_and_quantization import AdaptableKernels
-from .recurrence import run_places, shift, swap_time, with_gradient
+from .recurrence import shift, with_gradient
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -147,13 +148,20 @@ def linear_recurrence(kept, added):
     if added.shape[1] == 0:  # a loop of no step gives no shape
         return added
 
-    def forward(given):
-        def step(place, cell):
+    def run(given, again=False):
+        def step(place, cell, given):
             cell = given["kept"][place] * cell + given["added"][place]
             return cell, cell
 
         steps, *shape = ops.shape(given["kept"])
-        return run_places(step, steps, ops.zeros(shape, given["kept"].dtype))[0], None
+        zeros = ops.zeros(shape, given["kept"].dtype)
+        return run_given(step, steps, zeros, given, ("kept", "added"), again)[0]
+
+    def forward(given):
+        return run(given), None
+
+    def plain(given):
+        return run(given, again=True)
 
     def backward(given, cells, _, upstream):
         def step(place, gradient):
@@ -166,4 +174,4 @@ def linear_recurrence(kept, added):
         return {"kept": found * shift(zeros, cells), "added": found}
 
     given = {"kept": swap_time(kept), "added": swap_time(added)}
-    return swap_time(with_gradient(forward, backward, given))
+    return swap_time(with_gradient(forward, backward, given, plain))

@@ -15,7 +15,7 @@ from keras import ops, random
 
 from ..axes import size_of
 from ..dropout import dropout_factors
-from ..normalizers import entmax15, masked_softmax, sparsemax
+from ..normalizers import NORMALIZERS
 from ..types import Tensor, at_least_float32
 from .block_sparse import block_sparse_attention
 from .blocks import Rule, blocked_attention, plan_for
@@ -25,7 +25,6 @@ from .reach import Reach, Span
 
 # Pairs of places up to which PyTorch's kernel is taken for a window, which saves no work there.
 FUSED_WINDOW_PAIRS = 512 * 512
-NORMALIZERS = {"softmax": masked_softmax, "sparsemax": sparsemax, "entmax15": entmax15}
 
 
 def attention(

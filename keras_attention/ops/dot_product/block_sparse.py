@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from keras import ops
 
+from ..normalizers import masked_softmax
 from ..types import Tensor, accumulator_dtype, at_least_float32
 from ..vjp import pullback, with_gradient
 from .blocks import HIDDEN, Rule, dropout_factor, joined, times
@@ -33,16 +34,17 @@ LEAST_PLACES, MOST_PLACES = 256, 1024
 def block_sparse_attention(tensors: tuple, rule: Rule) -> Tensor:
     """Attend by softmax; `tensors` are query, key, value, and what the score's function learns."""
 
-    @with_gradient
+    def blocks_of(query: Tensor, key: Tensor, value: Tensor, *learned: Tensor) -> _Blocks:
+        return _Blocks(query, key, value, list(learned), rule)
+
     def attend(*tensors: Tensor) -> tuple:
-        query, key, value, *learned = tensors
-        blocks = _Blocks(query, key, value, learned, rule)
+        query, blocks = tensors[0], blocks_of(*tensors)
         context, logs = blocks.forward()
         return ops.cast(context, query.dtype), lambda upstream: blocks.backward(
             context, logs, upstream
         )
 
-    return attend(*tensors)
+    return with_gradient(attend, lambda *tensors: blocks_of(*tensors).plain())(*tensors)
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,31 @@ class _Blocks:
             contexts.append(ops.where(seen, context / total, 0.0))
             logs.append(ops.where(seen, greatest + ops.log(total), 0.0))
         return joined(contexts, 2), joined(logs, 2)
+
+    def plain(self) -> Tensor:
+        """Return the context by operations that the backend can differentiate."""
+        contexts = []
+        for rows, blocks in self.by_row():
+            query = rows.cut(self.query, 2)
+            scores, seen, factors, values = [], [], [], []
+            for block in blocks:
+                values.append(block.columns.cut(self.value, 2))
+                scores.append(self._scored(block, query, block.columns.cut(self.key, 2)))
+                mask = ops.ones((1, 1, 1, 1), "bool") if block.mask is None else block.mask
+                seen.append(ops.broadcast_to(mask, ops.shape(scores[-1])))
+                factors.append(dropout_factor(scores[-1], self.rule, block.number))
+            weights = masked_softmax(joined(scores, 3), joined(seen, 3))
+            factor = None if factors[0] is None else joined(factors, 3)
+            kept = times(weights, factor, self.value.dtype)
+            contexts.append(weighted_sum(kept, joined(values, 2)))
+        return ops.cast(joined(contexts, 2), self.query.dtype)
+
+    def _scored(self, block: _Block, query: Tensor, key: Tensor) -> Tensor:
+        """Return the scores of all pairs of a block."""
+        products, reach = at_least_float32(dot_products(query, key)), self.rule.reach
+        if reach.mods.score is None:
+            return products
+        return reach.mods.scored(products, reach.places(block.rows, block.columns), self.learned)
 
     def _read(
         self, block: _Block, query: Tensor, greatest: Tensor, total: Tensor, context: Tensor

@@ -27,8 +27,8 @@ KEPT_QUERIES, PART_QUERIES, MOST_PART_QUERIES = 128, 256, 1024
 # Numbers in one block of scores, where they are not kept: 8 MB in float32.
 BLOCK_NUMBERS = 2_000_000
 SPARSE = {
-    "sparsemax": (normalizers.sparsemax_weights, normalizers.sparsemax_gradient),
-    "entmax15": (normalizers.entmax15_weights, normalizers.entmax15_gradient),
+    "sparsemax": normalizers.sparsemax_gradient,
+    "entmax15": normalizers.entmax15_gradient,
 }
 # Added to the score of a place that is hidden. Finite: a row without places has no NaN then.
 HIDDEN = -1e30
@@ -57,14 +57,16 @@ class Plan:
 def blocked_attention(tensors: tuple, rule: Rule, plan: Plan) -> Tensor:
     """Attend as a plan says; `tensors` are query, key, value, biases if any, those of mods."""
 
-    @with_gradient
     def attend(*tensors: Tensor) -> tuple:
         kept: list | None = [] if plan.keep else None
         inputs = Inputs.of(tensors, rule)
         context = inputs.forward(plan, kept)
         return context, lambda upstream: inputs.backward(context, upstream, plan, kept)
 
-    return attend(*tensors)
+    def plain(*tensors: Tensor) -> Tensor:
+        return Inputs.of(tensors, rule).plain(plan)
+
+    return with_gradient(attend, plain)(*tensors)
 
 
 def plan_for(query_shape: tuple, key_shape: tuple, reach: Reach) -> Plan | None:
@@ -164,6 +166,10 @@ class Inputs:
     def attend(self, part: Part, index: Tensor) -> tuple[Tensor, Weights]:
         """Return the context of a part's queries, and their `Weights`."""
         weights = self.weights(part, index)
+        return self.context(part, weights), weights
+
+    def context(self, part: Part, weights: Weights) -> Tensor:
+        """Return the context of a part's queries under their weights."""
         kept = weights.kept(self.value.dtype)
         context, *more = (
             weighted_sum(columns.cut(kept, 3), places.cut(self.value, 2))
@@ -172,7 +178,7 @@ class Inputs:
         context = sum(more, context)
         if weights.seen is not None:
             context = context * ops.cast(weights.seen, context.dtype)
-        return context, weights
+        return context
 
     def weights(self, part: Part, index: Tensor) -> Weights:
         """Return the weights of a part's queries."""
@@ -192,8 +198,7 @@ class Inputs:
                 bias = hidden if bias is None else bias + hidden
             scores.append(self._products(query, piece, bias))
         all_scores = joined(scores, 3)
-        weigh, _ = SPARSE.get(rule.normalizer, (normalizers.masked_softmax, None))
-        weights = weigh(all_scores)
+        weights = normalizers.NORMALIZERS[rule.normalizer](all_scores)
         return Weights(weights, dropout_factor(weights, rule, index), _seen(masks, rule.reach))
 
     def _products(self, query: Tensor, piece: Piece, bias: Tensor) -> Tensor:
@@ -252,6 +257,11 @@ class Inputs:
                 totals[first + place] = totals[first + place] + one
         return joined(before, 3), totals
 
+    def plain(self, plan: Plan) -> Tensor:
+        """Return the context by operations that the backend can differentiate."""
+        groups = [self._group(group, plan)[2] for group in range(plan.groups)]
+        return joined([inputs.forward(replace(plan, groups=1), []) for inputs in groups], 1)
+
     # Groups of heads, one after the other in a loop.
 
     def _forward_by_groups(self, plan: Plan) -> Tensor:
@@ -300,7 +310,7 @@ def slope_of(context: Tensor, upstream: Tensor) -> Tensor:
 def _of_scores(weights: Weights, of_weights: Tensor, slope: Tensor, normalizer: str) -> Tensor:
     """Return the gradient of scores; `slope` is the sum of the weights times their gradients."""
     if normalizer in SPARSE:
-        return SPARSE[normalizer][1](weights.before, of_weights)
+        return SPARSE[normalizer](weights.before, of_weights)
     if slope is None:
         slope = ops.sum(weights.before * of_weights, axis=-1, keepdims=True)
     return weights.before * (of_weights - slope)

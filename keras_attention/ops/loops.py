@@ -1,0 +1,298 @@
+"""Loops over steps whose gradients are loops again, so that they have derivatives of any order.
+
+`keras.layers.RNN` runs them. TensorFlow cannot differentiate the gradient of its own loop where XLA
+compiles it for lengths that the graph leaves open, so second gradients are written here.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+from keras import ops, tree
+
+from .masks import sized_as
+from .types import Tensor, is_float
+from .vjp import custom_gradient, is_automatic, is_in_graph, pullback
+
+
+class _LoopCell:
+    """A function of one step in the form in which `keras.layers.RNN` takes a cell."""
+
+    def __init__(self, step: Callable):
+        self.step = step
+        self.state_size = self.output_size = 1
+
+    def call(self, inputs: Tensor, states: Sequence[Tensor]) -> tuple:
+        return self.step(inputs, states)
+
+    __call__ = call
+
+
+def run_loop(
+    step: Callable, sequence: Tensor, states: Sequence[Tensor], given: Any = None
+) -> tuple[list, list]:
+    """Run `step(x, states, given) -> (outputs, states)`, lists of `(B, ...)`, over `(B, T, D)`.
+
+    `given` nests all other tensors that the step reads and that a gradient has to reach.
+    """
+    if not is_in_graph(sequence):
+        return _run_loop(step, sequence, states, given)
+    leaves = flatten(given)
+    moving = [place for place, leaf in enumerate(leaves) if is_float(leaf)]
+
+    def one(floats: list, states: list, at: list) -> tuple:
+        new = dict(zip(moving, floats, strict=True))
+        read = packed(given, [new.get(place, leaf) for place, leaf in enumerate(leaves)])
+        return step(at[0], states, read)
+
+    floats = [leaves[place] for place in moving]
+    outputs, after = scan(one, floats, list(states), [swap_time(sequence)])
+    return [swap_time(output) for output in outputs], after
+
+
+def _run_loop(step: Callable, sequence: Tensor, states: Sequence[Tensor], given: Any) -> tuple:
+    # `keras.layers.RNN` itself would cast every state, masks too, to a float dtype.
+    cell = _LoopCell(lambda x, states: step(x, states, given))
+    loop = keras.layers.RNN(cell, return_sequences=True)
+    _, outputs, states = loop.inner_loop(sequence, list(states), mask=None)
+    return list(outputs), list(states)
+
+
+def run_queries(
+    step: Callable, queries: Tensor, mask: Tensor, state: Tensor, given: Any = None
+) -> tuple[Tensor, Tensor]:
+    """Run `step(x, real, state, given) -> (output, state)` over `(B, T, D)`.
+
+    `real` is `(B, 1)`, or `None` without a mask; `given` as in `run_loop`.
+    """
+    size = ops.shape(queries)[2]
+    if mask is not None:
+        column = ops.cast(ops.expand_dims(mask, 2), queries.dtype)
+        queries = ops.concatenate([queries, column], axis=2)
+
+    def one(x: Tensor, states: Sequence[Tensor], given: Any) -> tuple:
+        real = None if mask is None else x[:, size:] > 0.5
+        output, after = step(x[:, :size], real, states[0], given)
+        return [output], [after]
+
+    if queries.shape[1] == 1:
+        (output,), (after,) = one(queries[:, 0], [state], given)
+        return ops.expand_dims(output, 1), after
+    # The native gradient of a small step is faster than that of a scan. XLA cannot differentiate it
+    # again where lengths are open.
+    run = run_loop if is_automatic() else _run_loop
+    (outputs,), (after,) = run(one, queries, [state], given)
+    return outputs, after
+
+
+def run_places(
+    step: Callable,
+    count: Tensor,
+    states: Any,
+    reverse: bool = False,
+    unroll: bool = False,
+) -> tuple:
+    """Run `step(place, states) -> (outputs, states)` over the places 0 to `count - 1`.
+
+    A step reads `sequence[place]` of each `(T, B, D)`: under XLA on a CPU that takes half the time
+    of slices of one wide sequence. Use it within `with_gradient`: the backend's gradient is slow.
+    Outputs `(T, B, ...)` come in the order of the places, with `reverse` too.
+    """
+    if unroll:
+        results = []
+        for place in reversed(range(count)) if reverse else range(count):
+            outputs, states = step(place, states)
+            results.append(outputs)
+        results = results[::-1] if reverse else results
+        return tree.map_structure(lambda *column: ops.stack(column), *results), states
+    structure = {}
+
+    def at_place(x: Tensor, flat: Sequence[Tensor], _: Any) -> tuple:
+        outputs, after = step(x[0, 0], packed(states, list(flat)))
+        structure["outputs"] = tree.map_structure(lambda _: 0, outputs)
+        return flatten(outputs), flatten(after)
+
+    places = ops.arange(count, dtype="int32")
+    # Not `go_backwards`: on JAX it takes a single output only.
+    places = ops.flip(places, axis=0) if reverse else places
+    outputs, after = _run_loop(at_place, places[None, :, None], flatten(states), None)
+    # Keras' loop gives the batch first; when compiled, the two transpositions cancel out.
+    outputs = [swap_time(output) for output in outputs]
+    outputs = [ops.flip(output, axis=0) for output in outputs] if reverse else outputs
+    outputs = packed(structure["outputs"], outputs)
+    return outputs, packed(states, after)
+
+
+def run_given(
+    step: Callable,
+    count: Tensor,
+    states: Any,
+    given: dict,
+    sequences: Sequence[str],
+    again: bool = False,
+    unroll: bool = False,
+) -> tuple:
+    """Run `step(place, states, given)` as `run_places` does.
+
+    With `again` the result can be differentiated again and again, in graphs of TensorFlow too. A
+    step reads a tensor of the `sequences` in `given` at its own place alone.
+    """
+    if not again or not is_in_graph(flatten(given)[0]):
+        return run_places(
+            lambda place, states: step(place, states, given), count, states, unroll=unroll
+        )
+    structure = {}
+    fixed = {name: part for name, part in given.items() if name not in sequences}
+    moving = {name: given[name] for name in sequences if name in given}
+
+    def one(flat: list, states_at: list, at: list) -> tuple:
+        place, *at = at
+        parts = {name: _At(part) for name, part in zip(sorted(moving), at, strict=True)}
+        outputs, after = step(place, packed(states, states_at), {**packed(fixed, flat), **parts})
+        structure["outputs"] = tree.map_structure(lambda _: 0, outputs)
+        return flatten(outputs), flatten(after)
+
+    xs = [ops.arange(count, dtype="int32"), *flatten(moving)]
+    outputs, after = scan(one, flatten(fixed), flatten(states), xs)
+    return packed(structure["outputs"], outputs), packed(states, after)
+
+
+class _At:
+    """A sequence at a place, in the form of the whole sequence."""
+
+    def __init__(self, part: Tensor) -> None:
+        self.part = part
+
+    def __getitem__(self, place: Tensor) -> Tensor:
+        return self.part
+
+
+def scan(
+    step: Callable,
+    given: Sequence[Tensor],
+    states: Sequence[Tensor],
+    xs: Sequence[Tensor],
+    reverse: bool = False,
+) -> tuple[list, list]:
+    """Run `step(given, states, xs_t) -> (outputs, states)`, lists, in a graph of TensorFlow.
+
+    `xs` are sequences `(T, ...)`, and so are the outputs. The gradient is a scan itself, which
+    takes the vector-Jacobian product of one step after the other.
+    """
+    sizes = [len(given), len(states), len(xs)]
+    counts = []
+
+    def run(*tensors: Tensor) -> tuple:
+        given, states, xs = _split(tensors, sizes)
+
+        def one(place: Tensor, before: list) -> tuple:
+            outputs, after = step(given, before, [x[place] for x in xs])
+            counts.append(len(outputs))
+            after = [sized_as(new, old) for new, old in zip(after, before, strict=True)]
+            # Keras' loop swaps two axes of each output.
+            return [ops.expand_dims(part, 0) for part in (*outputs, *before)], after
+
+        found, last = run_places(one, ops.shape(xs[0])[0], list(states), reverse)
+        found = [ops.squeeze(part, 1) for part in found]
+        outputs, befores = _split(found, [counts[0], len(states)])
+
+        def gradient(tensors: Sequence[Tensor], *upstreams: Tensor) -> list:
+            given, states, xs = _split(tensors, sizes)
+            of_outputs, of_last = _split(upstreams, [counts[0], len(states)])
+            return _scan_back(step, given, befores, xs, of_outputs, of_last, reverse)
+
+        return [*outputs, *last], gradient
+
+    found = custom_gradient(run, [*given, *states, *xs])
+    return _split(found, [counts[0], len(states)])
+
+
+def _scan_back(
+    step: Callable,
+    given: list,
+    befores: list,
+    xs: list,
+    of_outputs: list,
+    of_last: list,
+    reverse: bool,
+) -> list:
+    """Return the gradients of given, states and sequences."""
+    sizes = [len(given), len(befores), len(xs)]
+
+    def one(given: list, carried: list, at: list) -> tuple:
+        of_after, totals = _split(carried, [len(befores), len(given)])
+        before, x, of_output = _split(at, [len(befores), len(xs), len(of_outputs)])
+
+        def forward(*tensors: Tensor) -> list:
+            outputs, after = step(*_split(tensors, sizes))
+            return [*outputs, *after]
+
+        _, back = pullback(forward, [*given, *before, *x])
+        of_given, of_before, of_x = _split(back([*of_output, *of_after]), sizes)
+        totals = [total + part for total, part in zip(totals, of_given, strict=True)]
+        return [part for part, x in zip(of_x, xs, strict=True) if is_float(x)], [
+            *of_before,
+            *totals,
+        ]
+
+    zeros = [ops.zeros_like(tensor) for tensor in given]
+    sequences = [*befores, *xs, *of_outputs]
+    of_xs, last = scan(one, given, [*of_last, *zeros], sequences, not reverse)
+    of_states, of_given = _split(last, [len(befores), len(given)])
+    of_xs = [of_xs.pop(0) if is_float(x) else ops.zeros_like(x) for x in xs]
+    return [*of_given, *of_states, *of_xs]
+
+
+def functional(function: Callable, variables: Sequence[keras.Variable]) -> Callable:
+    """Make the variables that a function reads an argument of it, and their new values a result.
+
+    Returns `run(values, *args) -> (result, values)`.
+    """
+
+    def run(values: Sequence[Tensor], *args: Any) -> tuple:
+        with keras.StatelessScope(list(zip(variables, values, strict=True))) as scope:
+            result = function(*args)
+        after = [scope.get_current_value(variable) for variable in variables]
+        return result, [old if new is None else new for old, new in zip(values, after, strict=True)]
+
+    return run
+
+
+def float_weights(layer: keras.layers.Layer) -> list[keras.Variable]:
+    """Return the weights of a layer that have a gradient, or would have if they were trainable."""
+    return [weight for weight in layer.weights if keras.backend.is_float_dtype(weight.dtype)]
+
+
+def _split(tensors: Sequence[Tensor], sizes: Sequence[int]) -> tuple:
+    """Cut a list to lists of these sizes."""
+    tensors = list(tensors)
+    return tuple([tensors.pop(0) for _ in range(size)] for size in sizes)
+
+
+def flatten(structure: Any) -> list:
+    """List the tensors of nested dictionaries and lists, in an order that no backend changes."""
+    # `keras.tree` takes the keys of a dictionary as they come on PyTorch, and sorted elsewhere.
+    if isinstance(structure, dict):
+        return [leaf for name in sorted(structure) for leaf in flatten(structure[name])]
+    if isinstance(structure, (list, tuple)):
+        return [leaf for part in structure for leaf in flatten(part)]
+    return [] if structure is None else [structure]
+
+
+def packed(structure: Any, leaves: Sequence[Tensor]) -> Any:
+    """Return leaves nested as a structure is, in the order of `flatten`."""
+    left = iter(leaves)
+
+    def fill(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {name: fill(part[name]) for name in sorted(part)}
+        if isinstance(part, (list, tuple)):
+            return [fill(one) for one in part]
+        return None if part is None else next(left)
+
+    return fill(structure)
+
+
+def swap_time(sequence: Tensor) -> Tensor:
+    """Return a sequence with batch and time exchanged."""
+    return ops.transpose(sequence, (1, 0, *range(2, len(sequence.shape))))
