@@ -240,6 +240,16 @@ def test_a_vocabulary_of_another_model_is_refused(tmp_path):
         Translator.from_preset(tmp_path / "a")
 
 
+def test_aliases_of_yaml_are_refused(tmp_path):
+    """Ten lines that stand for ten billion words."""
+    write_folder(tmp_path / "a")
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10)]
+    (tmp_path / "a" / "decoder.yml").write_text("\n".join(["models: [model.bin]", *lines]))
+    with pytest.raises(ValueError, match="decoder.yml has aliases of YAML"):
+        Translator.from_preset(tmp_path / "a")
+
+
 def test_nothing_is_unpickled(tmp_path):
     class Trap:
         def __reduce__(self):
