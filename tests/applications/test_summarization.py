@@ -1,7 +1,7 @@
 """The summarisation application: data, ids, every architecture in training, search and export."""
 
 import json
-import re
+import string
 
 import keras
 import numpy as np
@@ -500,13 +500,13 @@ def test_odd_documents_pass(task):
 
 
 def test_the_words_that_one_token_reads_the_most_are_shown_in_their_order():
-    words = [f"w{number:02}" for number in range(WIDEST + 7)]
+    words = [*string.ascii_letters[: WIDEST + 7]]
     attention = np.random.default_rng(3).dirichlet(np.full(len(words), 0.2), 5)
     summary = Summary(
-        text="a b c d e",
+        text="1 2 3 4 5",
         score=0.0,
         log_probability=0.0,
-        tokens=[*"abcde"],
+        tokens=[*"12345"],
         copied=np.zeros(5, bool),
         unknown=np.zeros(5, bool),
         source=[words[:11], words[11:]],
@@ -517,4 +517,5 @@ def test_the_words_that_one_token_reads_the_most_are_shown_in_their_order():
     expected = [
         word for word, most in zip(words, attention.max(axis=0), strict=True) if most >= least
     ]
-    assert re.findall(r"w\d\d", summary.show()) == expected
+    lines = [line.replace(" ", "") for line in summary.show().splitlines()]
+    assert "".join(expected) in lines
