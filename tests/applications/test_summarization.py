@@ -1,7 +1,6 @@
 """The summarisation application: data, ids, every architecture in training, search and export."""
 
 import json
-import string
 
 import keras
 import numpy as np
@@ -23,7 +22,7 @@ from keras_attention.applications.summarization.preprocessor import (
     padded_documents,
     split_sentences,
 )
-from keras_attention.applications.summarization.results import WIDEST, Summary, table
+from keras_attention.applications.summarization.results import table
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from keras_attention.text import END_ID, START_ID, UNK_ID
 from tests.applications.summarization_runs import (
@@ -497,25 +496,3 @@ def test_odd_documents_pass(task):
         for result in task.summarize(documents, max_length=4):
             assert len(result.source) <= task.preprocessor.max_sentences
             assert np.all(np.isfinite(result.attention)) and np.isfinite(result.score)
-
-
-def test_the_words_that_one_token_reads_the_most_are_shown_in_their_order():
-    words = [*string.ascii_letters[: WIDEST + 7]]
-    attention = np.random.default_rng(3).dirichlet(np.full(len(words), 0.2), 5)
-    summary = Summary(
-        text="1 2 3 4 5",
-        score=0.0,
-        log_probability=0.0,
-        tokens=[*"12345"],
-        copied=np.zeros(5, bool),
-        unknown=np.zeros(5, bool),
-        source=[words[:11], words[11:]],
-        attention=attention,
-        p_gen=np.ones(5),
-    )
-    least = np.sort(attention.max(axis=0))[-WIDEST]
-    expected = [
-        word for word, most in zip(words, attention.max(axis=0), strict=True) if most >= least
-    ]
-    lines = [line.replace(" ", "") for line in summary.show().splitlines()]
-    assert "".join(expected) in lines
