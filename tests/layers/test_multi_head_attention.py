@@ -477,23 +477,3 @@ def test_parts_of_long_sequences_compile_under_xla():
     largest = max(float(tf.reduce_max(tf.abs(each))) for each in expected)
     for a, b in zip(received, expected, strict=True):  # a key's bias has no gradient but rounding
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5 * largest)
-
-
-@pytest.mark.skipif(BACKEND != "tensorflow", reason="only TensorFlow leaves lengths open")
-def test_a_step_at_a_known_index_writes_a_cache_of_open_length():
-    import tensorflow as tf
-
-    layer = MultiHeadAttention(HEADS, SIZE)
-    layer.build((None, None, QUERY))
-    randomise(layer)
-    state = layer.initial_state(BATCH, STEPS)
-    x = ops.convert_to_tensor(random(1, BATCH, QUERY))
-    open_lengths = {k: tf.TensorSpec([None, HEADS, None, v.shape[3]]) for k, v in state.items()}
-
-    @tf.function(input_signature=[tf.TensorSpec([None, QUERY]), open_lengths])
-    def step(x, state):
-        return layer.step(x, None, state, 1)
-
-    found, expected = step(x, state), layer.step(x, None, state, 1)
-    for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
-        np.testing.assert_allclose(to_numpy(one), to_numpy(other), atol=1e-6)
