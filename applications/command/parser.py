@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from difflib import SequenceMatcher
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -192,8 +193,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         except UsageError as error:
             errors.append(str(error))
     # Of the tasks that a run may be of, one may know what an option was meant to be.
-    print(next((each for each in errors if "Did you mean" in each), errors[0]), file=sys.stderr)
+    print(max(errors, key=_closeness), file=sys.stderr)
     sys.exit(2)
+
+
+def _closeness(error: str) -> float:
+    """Return how much what an error asks about is like what it suggests; 0 where it does not."""
+    found = re.search(r"([^ ']+)'?\. Did you mean '([^']+)'", error)
+    return SequenceMatcher(None, *found.groups()).ratio() if found else 0.0
 
 
 def _parse_for(task: TaskCommand | None, arguments: list[str]) -> argparse.Namespace:

@@ -88,8 +88,10 @@ def given_keys(
     config_class: type, paths: Sequence[Path | str] = (), overrides: Sequence[str] = ()
 ) -> dict[str, bool]:
     """Return the `section.key` names that files and options give, and whether to null."""
-    sources = [_read_sections(config_class, Path(path)) for path in paths]
-    sources.append(_read_overrides(config_class, overrides))
+    problems = Problems()
+    sources = [_read_sections(config_class, Path(path), problems) for path in paths]
+    sources.append(_read_overrides(config_class, overrides, problems))
+    problems.check()
     return {key: value in NULLS for source in sources for key, value in by_key(source).items()}
 
 

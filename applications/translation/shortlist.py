@@ -226,7 +226,7 @@ def _entries(
             expected = "expected source word, tab, target word, tab, probability"
             raise BadLine(where, f"{expected}. Received: {shown(line)}") from None
         if not 0 <= probability <= 1:
-            raise BadLine(where, f"expected a probability. Received: {shown(share)}")
+            raise BadLine(where, f"expected a probability. Received: {probability}")
         for word, known, side in ((source, read, "source"), (target, written, "target")):
             if word not in known:
                 problem = f"{shown(word)} is no word of the {side} vocabulary"

@@ -80,8 +80,8 @@ def test_every_choice_is_known_by_its_misspelling(capsys):
         for verb, options in task.options.items():
             for option in options:
                 for choice in map(str, option.settings.get("choices", ())):
-                    if len(choice) > 3:
-                        wrong = f"{choice[:-2]}{choice[-1]}{choice[-2]}"
+                    wrong = f"{choice[:-2]}{choice[-1]}{choice[-2]}" if len(choice) > 3 else choice
+                    if wrong != choice:
                         said = refusal(capsys, verb, "no-run", option.flags[0], wrong)
                         assert f"'{wrong}'. Did you mean '{choice}'?" in said or "int8" in choice
 

@@ -289,7 +289,6 @@ def test_batches_hold_each_document_once_with_its_weight(default_task, by_senten
         ([], [], "at least one document"),
         (["a", "b"], None, "pairs of them"),
         (None, None, "pairs of them"),
-        (iter([(["a"], ["b"])]), None, r"lists of texts.*an iterator of \(\['a'\], \['b'\]\)"),
         ({"a": "b"}, ["c"], r"`x` should be a sequence.*Received: x=\{'a': 'b'\}"),
     ],
 )
@@ -332,7 +331,8 @@ def test_every_architecture_learns_and_the_log_probabilities_are_logits(task):
     before = [np.asarray(weight) for weight in task.backbone.trainable_weights]
     inputs, labels = batch_of(task)
     log_p = task.backbone(inputs)
-    np.testing.assert_allclose(np.exp(log_p).sum(axis=-1), 1.0, atol=1e-4)
+    total = np.exp(log_p).sum(axis=-1)[np.asarray(labels) != 0]
+    np.testing.assert_allclose(total, 1.0, atol=1e-4)
     features = task.backbone.features(inputs)
     expected = MaskedSparseCategoricalCrossentropy()(labels, log_p)
     loss = task.feature_loss(task.default_loss())(labels, features)

@@ -47,7 +47,7 @@ def config(trained_run):
 
 
 def asked(config, **options):
-    names = ("source", "target", "tsv", "split")
+    names = ("source", "target", "tsv", "split", "on_too_long")
     return Namespace(run="run", config=config, **{**dict.fromkeys(names), **options})
 
 
@@ -177,9 +177,9 @@ def test_evaluation_takes_the_runs_own_sets_or_files(task, config, tmp_path):
 def test_scores_of_many_pairs_are_written_part_after_part(task, config, monkeypatch, tmp_path):
     test, parts = load_corpus(config.data, "test"), []
 
-    def score(sources, targets):
+    def score(sources, targets, **options):
         parts.append(len(sources))
-        return Translator.score(task, sources, targets)
+        return Translator.score(task, sources, targets, **options)
 
     (tmp_path / "pairs.tsv").write_text(
         "".join(f"{one}\t{other}\n" for one, other in zip(test.source, test.target, strict=True))

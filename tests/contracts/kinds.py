@@ -376,7 +376,6 @@ class Decoder(Padded):
             self.attend, own | {"attention": of_attention}, options, cells, inputs, states
         )
         results |= {f"state_{place}": last for place, last in enumerate(results.pop("states"))}
-        results["last_context"] = results["contexts"][:, -1]
         if self.options.get("input_feeding"):
             results["attentional"] = results["outputs"][:, -1]
         return results

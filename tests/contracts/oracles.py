@@ -106,26 +106,31 @@ def decoder(attend, weights, options, cell, inputs, states):
 
     `weights` has the decoder's own (`attentional_kernel`), `weights["attention"]` the mechanism's;
     `options["attention"]` are the mechanism's arguments; `cell` is the cell's specification with
-    its weights, `states` the list of its first states, (B, units) each.
+    its weights, `states` the list of its first states, (B, units) each. At a masked step the
+    decoder stands still: it repeats its last output and reads nothing.
     """
     x, value = np.float64(inputs["inputs"]), np.float64(inputs["value"])
     mask = inputs.get("value_mask", np.ones(value.shape[:2], bool))
+    real = inputs.get("query_mask", np.ones(x.shape[:2], bool))
     results = [
         _decode_example(
-            attend, weights, options, cell, x[b], value[b], mask[b], [s[b] for s in states]
+            attend, weights, options, cell, x[b], real[b], value[b], mask[b], [s[b] for s in states]
         )
         for b in range(len(x))
     ]
-    outputs, contexts, scores, lasts = (list(parts) for parts in zip(*results, strict=True))
+    outputs, contexts, scores, lasts, context = (
+        list(parts) for parts in zip(*results, strict=True)
+    )
     return {
         "outputs": np.array(outputs),
         "contexts": np.array(contexts),
         "scores": np.array(scores),
         "states": [np.array(parts) for parts in zip(*lasts, strict=True)],
+        "last_context": np.array(context),
     }
 
 
-def _decode_example(attend, weights, options, cell, x, value, mask, states):
+def _decode_example(attend, weights, options, cell, x, real, value, mask, states):
     kernel = weights.get("attentional_kernel")
     previous = options.get("query", "previous") == "previous"
     fed = None
@@ -133,6 +138,8 @@ def _decode_example(attend, weights, options, cell, x, value, mask, states):
         width = cell[-1]["units"] if kernel is None else kernel.shape[1]
         fed = np.zeros(width)
     outputs, contexts, scores = [], [], []
+    asked = top_state(cell, states)
+    output, last_context, place = 0.0, 0 * value[0], 0
 
     def look(query, t):
         attention = attend(weights["attention"], options["attention"], query, value, mask, t)
@@ -141,15 +148,24 @@ def _decode_example(attend, weights, options, cell, x, value, mask, states):
         )
 
     for t in range(len(x)):
+        if not real[t]:
+            size = cell[-1]["units"] if kernel is None else kernel.shape[1]
+            outputs.append(output + np.zeros(size))
+            contexts.append(0 * value[0])
+            scores.append(np.zeros(len(value)))
+            continue
         parts = [x[t]]
         if previous:
-            attention, context = look(top_state(cell, states), t)
+            attention, context = look(asked, place)
             parts.append(context)
         if fed is not None:
             parts.append(fed)
         output, states = step_cell(cell, np.concatenate(parts), states)
+        asked = output
         if not previous:
-            attention, context = look(output, t)
+            attention, context = look(output, place)
+        last_context = context
+        place += 1
         if kernel is not None:
             output = np.tanh(np.concatenate([context, output]) @ kernel)
         if fed is not None:
@@ -157,9 +173,9 @@ def _decode_example(attend, weights, options, cell, x, value, mask, states):
         outputs.append(output)
         contexts.append(context)
         scores.append(attention)
-    return outputs, contexts, scores, states
+    return outputs, contexts, scores, states, last_context
 
 
 def top_state(cell, states):
-    """The hidden state of the topmost cell: the query of Bahdanau's order."""
+    """The hidden state of the topmost cell: the first query of Bahdanau's order."""
     return states[-1] if cell[-1]["kind"] != "lstm" else states[-2]

@@ -99,8 +99,12 @@ ENTRIES = {
                 started,
             ),
         ],
-        configs=[lambda: {"max_wavelength": 50.0, "scale": True}],
+        configs=[
+            lambda: {"max_wavelength": 50.0, "scale": True, "layout": "halves", "endpoint": False}
+        ],
         refused=[
+            {"layout": "thirds"},
+            {"endpoint": 1},
             {"max_wavelength": 0},
             {"max_wavelength": -1.0},
             {"max_wavelength": "long"},
