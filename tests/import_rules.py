@@ -37,8 +37,6 @@ PRIVATE += ("tensorflow.python", "tf.python", "tensorflow.lite.python", "tf.lite
 # Modules that may use them, because no public way exists: the reason stands in the module.
 PRIVATE_ALLOWED = {"keras_attention.applications.training.determinism"}
 
-LINE_LIMIT = 700
-
 
 @dataclass(frozen=True)
 class Import:
@@ -91,9 +89,6 @@ def check_source(source: str, path: Path) -> list[str]:
     module = module_name(path)
     found = imports(tree, module, path.name == "__init__.py")
     problems = _check_private(tree, found, module)
-    lines = source.count("\n") + 1
-    if lines > LINE_LIMIT:
-        problems.append((LINE_LIMIT, f"{lines} lines, more than {LINE_LIMIT}: split the file"))
     if module.split(".")[0] == PACKAGE:
         if module == APPLICATIONS or module.startswith(APPLICATIONS + "."):
             problems += _check_application(found, module)

@@ -76,7 +76,7 @@ def test_the_tool_tells_what_tests_notice_and_touches_no_file(tmp_path):
     command = [sys.executable, "-m", "tests.mutation", "--files", "keras_attention/metrics/r*.py"]
     command += ["--number", "3", "--output", tmp_path, "--tests"]
     done = subprocess.run([*command, "metrics/test_ranking.py"], cwd=ROOT, capture_output=True)
-    results = [json.loads(line) for line in (tmp_path / "results.jsonl").open()]
+    results = [*map(json.loads, (tmp_path / "results.jsonl").read_text("utf-8").splitlines())]
     assert [each["outcome"] for each in results] == ["killed"] * 3, done.stderr
     done = subprocess.run([*command, "metrics/test_tokens.py"], cwd=ROOT, capture_output=True)
     assert done.returncode == 1 and b"3 lines changed, 3 changes survived" in done.stdout

@@ -189,8 +189,7 @@ class Problem:
             last = ops.take(prefix, ops.maximum(index - back, 0), axis=1)
             repeats = repeats & (ops.roll(prefix, back, axis=1) == last[:, None])
         # One scatter writes all. A place that forbids nothing writes the end token's own logit
-        # back, and no place forbids the end token: no two writes disagree.
-        repeats = repeats & (prefix != end_id)
+        # back, and the prefix of an open row has no end token: no two writes disagree.
         tokens = ops.where(repeats, prefix, end_id)
         written = ops.where(repeats, NEVER, logits[:, end_id][:, None])
         row_numbers = ops.broadcast_to(ops.arange(rows, dtype="int32")[:, None], (rows, length))

@@ -1,7 +1,6 @@
 """The summarisation application: data, ids, every architecture in training, search and export."""
 
 import json
-import re
 
 import keras
 import numpy as np
@@ -24,7 +23,6 @@ from keras_attention.applications.summarization.preprocessor import (
     split_sentences,
 )
 from keras_attention.applications.summarization.results import (
-    WIDEST,
     Summary,
     evaluation_report,
     in_lines,
@@ -519,24 +517,3 @@ def test_odd_documents_pass(task):
         for result in task.summarize(documents, max_length=4):
             assert len(result.source) <= task.preprocessor.max_sentences
             assert np.all(np.isfinite(result.attention)) and np.isfinite(result.score)
-
-
-def test_the_words_that_one_token_reads_the_most_are_shown_in_their_order():
-    words = [f"w{number:02}" for number in range(WIDEST + 7)]
-    attention = np.random.default_rng(3).dirichlet(np.full(len(words), 0.2), 5)
-    summary = Summary(
-        text="a b c d e",
-        score=0.0,
-        log_probability=0.0,
-        tokens=[*"abcde"],
-        copied=np.zeros(5, bool),
-        unknown=np.zeros(5, bool),
-        source=[words[:11], words[11:]],
-        attention=attention,
-        p_gen=np.ones(5),
-    )
-    least = np.sort(attention.max(axis=0))[-WIDEST]
-    expected = [
-        word for word, most in zip(words, attention.max(axis=0), strict=True) if most >= least
-    ]
-    assert re.findall(r"w\d\d", summary.show()) == expected

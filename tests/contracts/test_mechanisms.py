@@ -126,6 +126,17 @@ def test_a_list_and_a_value_are_refused():
 
 
 @every_mechanism
+def test_a_memory_of_another_width_is_not_prepared(name):
+    layer, inputs = built(name), CASES[name].inputs()
+    value, key = inputs["value"], inputs.get("key", inputs["value"])
+    wider = np.concatenate([key, key[..., :1]], axis=-1)
+    with pytest.raises(ValueError, match="key.*Received: key of shape"):
+        layer.prepare_memory(value, wider)
+    with pytest.raises(ValueError, match="value.*Received: value of shape"):
+        layer.prepare_memory(np.concatenate([value, value[..., :1]], axis=-1), key)
+
+
+@every_mechanism
 def test_output_shapes(name):
     case, layer = CASES[name], built(name)
     inputs = case.inputs()

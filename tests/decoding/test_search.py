@@ -1,6 +1,7 @@
 """The entry point to all searches, and its options."""
 
 import dataclasses
+import inspect
 import math
 
 import keras
@@ -78,6 +79,7 @@ def test_the_options_that_are_not_given():
         top_k=0,
         top_p=1.0,
     )
+    assert inspect.signature(beam_search).parameters["beam_size"].default == 4
 
 
 @pytest.mark.by_default("eager")

@@ -11,6 +11,7 @@ from keras_attention.decoding import (
     greedy_search,
     sample,
 )
+from tests.contracts.backend import BACKEND
 from tests.decoding.chains import END, START, Chain
 from tests.decoding.running import in_python
 
@@ -236,3 +237,21 @@ def test_logits_of_a_wrong_shape(name, sizes):
 def test_what_cannot_grow_is_refused(axes, constants):
     with pytest.raises(ValueError, match="`growing_axes` should name entries.*Received: "):
         greedy_search(flat_step, state(), growing_axes=axes, constant_keys=constants, **ASKED)
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="only TensorFlow leaves sizes open")
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_vocabulary_of_unknown_size_is_refused(name):
+    import tensorflow as tf
+
+    search, options, _ = SEARCHES[name]
+
+    @tf.function(input_signature=[tf.TensorSpec([None])])
+    def run(row):
+        def step(tokens, state, index):
+            return state["h"][:, :1] + row, state
+
+        return search(step, state(), **ASKED, **options)
+
+    with pytest.raises(ValueError, match=r"vocabulary static .* Received: shape \(\w+, None\)"):
+        run(tf.zeros(5))

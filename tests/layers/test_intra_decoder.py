@@ -58,6 +58,19 @@ def test_steps_agree_in_a_room_that_is_just_large_enough_or_larger(room):
     np.testing.assert_allclose(to_numpy(state["states"])[:, :T], states, atol=1e-6)
 
 
+def test_several_queries_at_once_go_on_from_a_state():
+    layer, states = built(), random(4, B, T, D)
+    expected = to_numpy(layer(states))
+    memory = layer.prepare_memory(np.zeros((B, 11, D), "float32"))
+    state, start = layer.initial_state(memory), 0
+    for size in (1, 3, 2, 1):
+        query = ops.convert_to_tensor(states[:, start : start + size])
+        context, _, state = layer.attend(query, memory, state)
+        np.testing.assert_allclose(to_numpy(context), expected[:, start : start + size], atol=1e-5)
+        start += size
+    np.testing.assert_allclose(to_numpy(state["states"])[:, :T], states, atol=1e-6)
+
+
 def test_a_step_past_the_room_reads_what_had_room():
     layer, states = built(), random(5, B, T, D)
     memory = layer.prepare_memory(np.zeros((B, 3, D), "float32"))

@@ -262,6 +262,7 @@ def test_inputs_come_as_a_list():
         ([query, value], {"value": key}),
         ([query, value], {"key": key}),
         ([query, value, key, key], {}),
+        ([], {}),
     ):
         with pytest.raises(ValueError, match="A list of inputs is"):
             layer(inputs, **beside)

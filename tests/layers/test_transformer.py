@@ -228,8 +228,12 @@ def test_wrong_calls_are_refused():
         decoder()(x, random(B, S, D + 1))
     with pytest.raises(ValueError, match="`value_mask` belongs to a memory.*value=None"):
         decoder(memory=False)(x, value_mask=np.ones((B, S), bool))
-    with pytest.raises(ValueError, match="same batch size"):
-        decoder()(x, value[:1])
+    for wrong in (value[:1], keras.Input((S, D), batch_size=B + 1)):
+        given = x if wrong.shape[0] == 1 else keras.Input((T, D), batch_size=B)
+        with pytest.raises(ValueError, match="inputs, value must have the same batch size"):
+            decoder()(given, wrong)
+    with pytest.raises(ValueError, match="of inputs, .* of value. Received: inputs of shape"):
+        decoder()(x, value[:, 0])
     with pytest.raises(ValueError, match="shape .batch, steps, features.*Received"):
         TransformerEncoder(F, H)(x[:, 0])
     for built in (randomise_built(TransformerEncoder(F, H)), decoder(memory=False)):

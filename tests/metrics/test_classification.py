@@ -68,6 +68,7 @@ def test_perfect_confidence_is_calibrated():
         (lambda: f1_scores(np.zeros((2, 3)), np.zeros((2, 2))), "must have one shape"),
         (lambda: calibration([], []), "non-empty lists"),
         (lambda: calibration([1.2], [True]), "from 0 to 1"),
+        (lambda: calibration([0.5, -0.1], [True, False]), "from 0 to 1"),
     ],
 )
 def test_refusals(call, message):

@@ -145,6 +145,7 @@ def map_tests(options: argparse.Namespace) -> dict[str, dict]:
         for file in sorted(path.rglob("test_*.py")) if path.is_dir() else [path]:
             digest = sources.copy()
             digest.update(file.read_bytes())
+            digest.update(os.environ["KERAS_BACKEND"].encode())
             kept = options.output / f"{file.stem}-{digest.hexdigest()[:16]}.json"
             if not kept.exists():
                 print(f"Note which lines {file.relative_to(ROOT)} runs.", flush=True)

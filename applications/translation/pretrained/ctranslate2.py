@@ -65,10 +65,13 @@ class CTranslate2Tensors(Tensors):
             name, of = self._string(buffer), self._string(buffer)
             if of not in self._found:
                 raise self.damaged(f"{shown(name)} stands for {shown(of)}, which is not there")
-            self.note(name, self.shapes[of])
-            self._found[name] = self._found[of]
+            for end in ("", "_scale"):  # an alias of whole numbers has their scale, too
+                if f"{of}{end}" in self._found:
+                    self.note(f"{name}{end}", self.shapes[f"{of}{end}"])
+                    self._found[f"{name}{end}"] = self._found[f"{of}{end}"]
         for name in list(self._found):
-            if not self.shapes[name]:
+            is_scale = name.endswith("_scale") and name.removesuffix("_scale") in self._found
+            if not self.shapes[name] and not is_scale:
                 self.settings[name] = float(self.read(name))
                 del self.shapes[name]
 

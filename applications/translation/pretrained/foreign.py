@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from keras_attention.text import START_ID
 
-from ...common.errors import UserError, shown
+from ...common.errors import UserError, one_line, shown
 from ..models.transformer import Transformer
 from .tensors import Tensors
 
@@ -270,3 +271,23 @@ def check_special(vocabulary: Vocabulary, refusal: Refusal) -> None:
         value = getattr(vocabulary, name)
         is_id = isinstance(value, int) and 0 <= value < len(vocabulary.words)
         refusal.need(is_id or (value is None and name in ("pad", "start")), f"no id of `{name}`")
+
+
+def yaml_mapping(text: str, where: str, as_text: bool = False) -> dict[str, Any]:
+    """Return a mapping of YAML; with `as_text`, its scalars as they are written.
+
+    Aliases are refused: a few lines of them describe more than fits into the memory.
+    """
+    names = ("CBaseLoader", "BaseLoader") if as_text else ("CSafeLoader", "SafeLoader")
+    loader = getattr(yaml, names[0], None) or getattr(yaml, names[1])
+    try:
+        if any(isinstance(each, yaml.AliasEvent) for each in yaml.parse(text, loader)):
+            raise UserError(f"{where} has aliases of YAML: write out what they stand for.")
+        found = yaml.load(text, loader)
+    except UserError:
+        raise
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise UserError(f"{where} is no YAML: {one_line(error)[:200]}") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{where} is no mapping of YAML. Received: {shown(found)}")
+    return found

@@ -12,14 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from keras_attention.decoding import SearchOptions
 
 from ...common.errors import UserError, one_line, shown
 from ...common.files import MOST_JSON, json_object, open_regular, read_bytes
 from ...common.weights import check_weights
-from .foreign import Architecture, Refusal, Vocabulary, check_special, check_tensors
+from .foreign import (
+    Architecture,
+    Refusal,
+    Vocabulary,
+    check_special,
+    check_tensors,
+    yaml_mapping,
+)
 from .source import Source, preprocessor_of
 from .tensors import Buffer, Tensors
 
@@ -400,7 +406,6 @@ def _front_matter(folder: Path) -> dict[str, Any]:
     text = read_bytes(path, MOST_JSON).decode("utf-8", "replace")
     found = re.match(r"---\s*\n(.*?)\n---", text, re.DOTALL)
     try:
-        described = yaml.safe_load(found[1]) if found else {}
-    except (yaml.YAMLError, RecursionError, ValueError):
+        return yaml_mapping(found[1], str(path)) if found else {}
+    except UserError:  # of people, who say it in words
         return {}
-    return described if isinstance(described, dict) else {}

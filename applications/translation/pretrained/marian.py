@@ -14,13 +14,19 @@ from typing import Any
 
 import numpy as np
 import sentencepiece
-import yaml
 
 from keras_attention.decoding import SearchOptions
 
 from ...common.errors import UserError, one_line, shown
 from ...common.files import read_bytes
-from .foreign import Architecture, Refusal, Vocabulary, check_special, check_tensors
+from .foreign import (
+    Architecture,
+    Refusal,
+    Vocabulary,
+    check_special,
+    check_tensors,
+    yaml_mapping,
+)
 from .source import MOST_VOCABULARY, Source, preprocessor_of
 from .tensors import MOST_AXES, MOST_TENSORS, Buffer, NpzTensors, Tensors
 
@@ -186,7 +192,7 @@ def _options(tensors: Tensors, refusal: Refusal) -> dict[str, Any]:
     if not refusal.need(OPTIONS in tensors.shapes, f"it has no {OPTIONS}, the model's options"):
         refusal.check()
     text = tensors.text(OPTIONS)
-    options = _yaml(text[:MOST_YAML], f"{tensors.path}, {OPTIONS}")
+    options = yaml_mapping(text[:MOST_YAML], f"{tensors.path}, {OPTIONS}")
     for name, value in options.items():
         if name in ALLOWED:
             known = ALLOWED[name]
@@ -360,7 +366,7 @@ def _decoder_settings(folder: Path) -> tuple[dict[str, Any], Path | None]:
         if path.stat().st_size <= MOST_YAML:
             text = read_bytes(path, MOST_YAML).decode("utf-8", "replace")
             if re.search(r"^models:", text, re.MULTILINE):
-                found[path] = _yaml(text, str(path))
+                found[path] = yaml_mapping(text, str(path))
     preferred = [each for each in found if each.name == "decoder.yml"] or list(found)
     if len(preferred) > 1:
         names = ", ".join(each.name for each in preferred)
@@ -391,10 +397,14 @@ def _model_file(folder: Path, settings: Mapping[str, Any]) -> Path | None:
 
 
 def _looks_like_marian(path: Path) -> bool:
-    """Whether a file begins as a `.bin` of Marian or as a `.npz` does."""
+    """Whether a file begins as a `.bin` of Marian, or as a `.npz` that has a vocabulary beside."""
     with open(path, "rb") as file:
-        start = file.read(16)
-    return start[:2] == b"PK" if path.suffix == ".npz" else start[:8] == (1).to_bytes(8, "little")
+        start = file.read(8)
+    if path.suffix == ".bin":
+        return start == (1).to_bytes(8, "little")
+    return start[:2] == b"PK" and any(
+        any(path.parent.glob(each)) for each in ("*.spm", "*vocab*.yml")
+    )
 
 
 def _vocabularies(
@@ -446,7 +456,7 @@ def _of_sentencepiece(path: Path) -> Vocabulary:
 def _of_yaml(path: Path, count: int) -> Vocabulary:
     """Return a vocabulary that a file lists, `word: id`; ids that it leaves out get a name."""
     text = read_bytes(path, MOST_VOCABULARY).decode("utf-8", "replace")
-    entries = _yaml(text, str(path), as_text=True)
+    entries = yaml_mapping(text, str(path), as_text=True)
     words = [f"<id {place}>" for place in range(count)]
     for word, place in entries.items():
         if not (isinstance(place, str) and place.isdecimal() and int(place) < count):
@@ -454,16 +464,3 @@ def _of_yaml(path: Path, count: int) -> Vocabulary:
         words[int(place)] = word
     ids = {word: place for place, word in enumerate(words)}
     return Vocabulary(words, ids.get("<unk>", -1), ids.get("</s>", -1))
-
-
-def _yaml(text: str, where: str, as_text: bool = False) -> dict[str, Any]:
-    """Return a mapping of YAML; with `as_text`, its scalars as they are written."""
-    fast = ("CBaseLoader", "BaseLoader") if as_text else ("CSafeLoader", "SafeLoader")
-    loader = getattr(yaml, fast[0], None) or getattr(yaml, fast[1])
-    try:
-        found = yaml.load(text, loader)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise UserError(f"{where} is no YAML: {one_line(error)[:200]}") from None
-    if not isinstance(found, dict):
-        raise UserError(f"{where} is no mapping of YAML. Received: {shown(found)}")
-    return found

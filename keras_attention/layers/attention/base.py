@@ -383,7 +383,9 @@ def masks_of(query_mask, value_mask, mask) -> tuple:
 
 def is_list(inputs) -> bool:
     """Whether these are several tensors or shapes, and not one."""
-    return isinstance(inputs, (list, tuple)) and not isinstance(inputs[0], (Integral, type(None)))
+    if not isinstance(inputs, (list, tuple)):
+        return False
+    return not (inputs and isinstance(inputs[0], (Integral, type(None))))
 
 
 def row_zeros(value):

@@ -343,6 +343,8 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         inputs_mask = for_batch(inputs_mask, inputs)
         if self.built:
             arguments.check_features("inputs", inputs.shape, self._input_size)
+            name, read = ("words", value["words"]) if isinstance(value, dict) else ("value", value)
+            arguments.check_features(name, read.shape, self.attention.value_size)
         if initial_state is not None and not isinstance(initial_state, dict):
             self._cell.check_states(initial_state, inputs.shape[0])
         return value, value_mask, inputs_mask

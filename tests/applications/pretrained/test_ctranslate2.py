@@ -73,7 +73,7 @@ def test_the_engine_writes_the_same_words(pair):
         np.testing.assert_allclose(one.alignment, other.alignment, atol=1e-4)
 
 
-@pytest.mark.parametrize("quantization", ["int8", "float16", "bfloat16"])
+@pytest.mark.parametrize("quantization", ["int8", "int16", "float16", "bfloat16"])
 def test_packed_numbers_are_read(tmp_path, quantization):
     """Argos' packages: eight bits with a scale for each row, one list of words, one model."""
     write_folder(tmp_path / "theirs")
@@ -108,6 +108,7 @@ def test_all_reasons_are_named_at_once(tmp_path):
     specification.encoder.num_heads = np.dtype("int16").type(5)
     specification.decoder.scale_outputs = np.dtype("float32").type(2)
     specification.config.add_source_bos = True
+    specification.validate()
     (tmp_path / "a").mkdir()
     specification.save(str(tmp_path / "a"))
     with pytest.raises(ValueError) as error:
