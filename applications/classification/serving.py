@@ -105,11 +105,14 @@ def service(task: Any, max_letters: int | None = None) -> tf.Module:
 def _answer(scores: tf.Tensor, labels: Labels, thresholds: list[float]) -> dict[str, tf.Tensor]:
     if labels.kind == "number":
         return {"numbers": scores[:, 0] * labels.scale + labels.mean}
+    # In float64, as `probabilities` does it: in float32 near labels tie, and others are chosen.
+    scores = tf.cast(scores, tf.float64)
     likely = tf.nn.softmax(scores) if labels.kind == "one" else tf.sigmoid(scores)
     ranked = tf.argsort(likely, axis=1, direction="DESCENDING", stable=True)
     names = tf.gather(tf.constant(list(map(str, labels.names))), ranked)
     probabilities = tf.gather(likely, ranked, batch_dims=1)
-    answer = {"label": names[:, 0], "labels": names, "probabilities": probabilities}
+    answer = {"label": names[:, 0], "labels": names}
+    answer["probabilities"] = tf.cast(probabilities, tf.float32)
     if labels.kind == "many":
-        answer["chosen"] = probabilities >= tf.gather(tf.constant(thresholds, tf.float32), ranked)
+        answer["chosen"] = probabilities >= tf.gather(tf.constant(thresholds, tf.float64), ranked)
     return answer

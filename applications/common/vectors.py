@@ -38,7 +38,7 @@ class VectorFile:
 
 
 def read_vectors(path: str | os.PathLike, size: int) -> VectorFile:
-    """Read vectors in text form: a word and its numbers on each line, spaces between.
+    """Read vectors in text form: a word and its numbers on each line, spaces or tabs between.
 
     A first line of two whole numbers, as word2vec writes it, is passed over.
 
@@ -55,18 +55,20 @@ def read_vectors(path: str | os.PathLike, size: int) -> VectorFile:
     vectors: dict[str, np.ndarray] = {}
     broken, repeated, widths = [], 0, Counter()
     for number, line in enumerate(lines[skipped:], skipped + 1):
-        word, *numbers = nfc(line).rstrip(" ").split(" ")
-        widths[len(numbers)] += 1
+        word, *numbers = nfc(line).replace("\t", " ").rstrip(" ").split(" ")
         try:
             vector = np.array(numbers, "float32")
         except ValueError:
             vector = np.full(size, np.nan, "float32")
+        else:
+            widths[len(numbers)] += 1
         if vector.shape != (size,) or not np.isfinite(vector).all() or not word:
             broken.append(number)
         elif word in vectors:
             repeated += 1
         else:
             vectors[word] = vector
+    del widths[0]  # a word alone does not say how many numbers the others have
     usual = widths.most_common(1)[0][0] if widths else size
     if usual != size:
         raise UserError(

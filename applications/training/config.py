@@ -418,7 +418,8 @@ class TrainingConfig:
     Args:
         epochs: how many epochs at most.
         batch_size: examples in a batch.
-        accumulate: batches whose gradients make one update, as if they were one batch.
+        accumulate: batches of whose gradients an update takes the mean; each batch counts alike,
+            however many tokens it has.
         steps_per_epoch: batches in an epoch; null for one pass over the training data. Evaluation
             on the development set and a checkpoint come at the end of each epoch.
         optimizer: the Keras optimizer.

@@ -438,6 +438,23 @@ def test_calls_that_do_not_fit_are_refused(call, message):
     assert message in str(error.value)
 
 
+@pytest.mark.parametrize("dtype", ["int64", "int16", "uint8"])
+@pytest.mark.parametrize("positions", [None, "rotary", "alibi", "relative"])
+def test_an_index_may_be_any_integer(positions, dtype):
+    layer = MultiHeadAttention(2, 4, positions=positions, window=3)
+    x = np.random.default_rng(5).normal(size=(2, 5, 7)).astype("float32")
+    expected = ops.convert_to_numpy(layer(x, use_causal_mask=True))
+    for make in (
+        lambda index: ops.convert_to_tensor(np.array(index, dtype)),
+        lambda index: np.array(index, dtype),
+        np.dtype(dtype).type,
+    ):
+        state = layer.initial_state(2, 5)
+        for index in range(5):
+            output, _, state = layer.step(x[:, index], None, state, make(index))
+            np.testing.assert_allclose(ops.convert_to_numpy(output), expected[:, index], atol=1e-5)
+
+
 def test_steps_that_do_not_fit_are_refused():
     layer = MultiHeadAttention(HEADS, SIZE)
     with pytest.raises(ValueError, match="Received: a layer without weights"):

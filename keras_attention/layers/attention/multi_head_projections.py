@@ -201,6 +201,8 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         self.check_features("query", query.shape)
         query = ops.reshape(query, (-1, copies, query.shape[-1]))
         self._check_copies(copies, memory, attention_mask)
+        # Positions are int32, whatever integers an index is: NumPy's uint8 has no -1.
+        index = int(index) if isinstance(index, Integral) else ops.cast(index, "int32")
         is_own, here = memory is None, Span(index, 1).places()
         # One product each: to lay the kernels side by side would take as long as it saves.
         own = [self.project(query, name)[0] for name in self._of_queries]

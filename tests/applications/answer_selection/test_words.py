@@ -111,9 +111,26 @@ def test_vectors_of_another_size_are_refused(tmp_path, text):
         read_vectors(write(tmp_path, text), 2)
 
 
-def test_a_file_without_sound_vectors_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2 2\nwas nan 1\nit 1 inf\n",
+        "<!DOCTYPE html>\n<html>\n<body> not found, 404 </body>\n",  # what a broken link gives
+        "was\nit\n",
+    ],
+)
+def test_a_file_without_sound_vectors_is_refused(tmp_path, text):
     with pytest.raises(UserError, match="has no line with a word and 2 finite numbers"):
-        read_vectors(write(tmp_path, "2 2\nwas nan 1\nit 1 inf\n"), 2)
+        read_vectors(write(tmp_path, text), 2)
+
+
+def test_tabs_stand_between_numbers_too(tmp_path):
+    file = read_vectors(write(tmp_path, "2\t2\nwas\t1\t2\t\nit 3\t4\n"), 2)
+    assert {word: vector.tolist() for word, vector in file.vectors.items()} == {
+        "was": [1, 2],
+        "it": [3, 4],
+    }
+    assert file.broken == 0
 
 
 def test_words_take_the_vectors_of_a_file(tmp_path, words):

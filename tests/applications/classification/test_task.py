@@ -12,7 +12,9 @@ from keras_attention.applications.classification import (
     Labels,
     PairClassifier,
     TextClassifier,
+    serving,
 )
+from keras_attention.applications.classification.results import prediction_of
 from keras_attention.applications.classification.tables import generate
 from keras_attention.applications.classification.verbs import evaluate
 from keras_attention.applications.common.errors import UserError
@@ -180,6 +182,24 @@ def test_the_exported_graph_reads_as_python_does(sizes, labels, tmp_path):
             np.testing.assert_allclose(
                 found["weights"][row, place, : len(words)], words, rtol=1e-4, atol=1e-6
             )
+
+
+@pytest.mark.parametrize("kind", ["one", "many"])
+def test_a_graph_ranks_near_labels_as_python_does(kind):
+    """In float32 their probabilities are equal: near 0.5, and of sure labels 1."""
+    labels = Labels(kind, ("x", "y", "z"))
+    scores = np.array([[0.1, 0.10000001, -1], [20, 21, 22], [-0.2, -3, -0.2]], "float32")
+    found = serving._answer(tf.constant(scores), labels, [0.5, 0.5, 0.9999999999])
+    for row, each in enumerate(scores):
+        expected = prediction_of(each, labels, np.array([0.5, 0.5, 0.9999999999]))
+        likely = expected.probabilities
+        ranked = sorted(likely, key=lambda name: -likely[name])
+        assert [name.decode() for name in found["labels"].numpy()[row]] == ranked
+        assert found["label"].numpy()[row].decode() == ranked[0]
+        if kind == "many":
+            chosen = found["labels"].numpy()[row][found["chosen"].numpy()[row]]
+            assert {name.decode() for name in chosen} == set(expected.labels)
+    assert found["probabilities"].dtype == tf.float32
 
 
 def test_a_model_without_attention_has_nothing_to_draw():
