@@ -47,7 +47,17 @@ def _blocked_scores(query: Tensor, key: Tensor, score_vector: Tensor) -> tuple:
         scores = _scores_at_once(query, key, score_vector)
     else:
         queries = _to_blocks(query, size)
-        blocks = ops.map(lambda block: _scores_at_once(block, key, score_vector), queries)
+
+        # Not `ops.map`: LiteRT does not know its lists of tensors.
+        def add_block(index: Tensor, scores: Tensor) -> tuple:
+            block = _scores_at_once(queries[index], key, score_vector)
+            at = ops.reshape(ops.convert_to_tensor(index, "int32"), (1, 1))
+            return index + 1, ops.scatter_update(scores, at, ops.expand_dims(block, 0))
+
+        shape = (*ops.shape(queries)[:3], ops.shape(key)[1])
+        first = (0, ops.zeros(shape, query.dtype))
+        count = ops.shape(queries)[0]
+        blocks = ops.while_loop(lambda index, _: index < count, add_block, first)[1]
         scores = _from_blocks(blocks, ops.shape(query)[1])
     return scores, lambda upstream: additive_gradients(query, key, score_vector, upstream)
 
