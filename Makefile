@@ -16,7 +16,7 @@ ONE_THREAD := TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 OMP_NUM_THREADS=
 PYTEST := $(BIN)/python -m pytest
 # `make test-torch` runs the first, whose peer is PyTorch, and `make check` the others.
 STATIC := tests/test_import_rules.py tests/test_docs.py
-ELSEWHERE := $(addprefix --ignore=,tests/test_benchmarks.py tests/site $(STATIC))
+ELSEWHERE := $(addprefix --ignore=,tests/test_benchmarks.py tests/pages $(STATIC))
 PORTABLE := tests/ops tests/layers tests/contracts tests/decoding
 
 .DEFAULT_GOAL := help
@@ -66,7 +66,7 @@ docs: $(VENV)/.installed-docs ## Build the documentation into site/
 	@echo "Open site/index.html"
 
 pages: docs $(VENV)/.installed-tests ## Open each page of site/ in Chromium and look for visible faults
-	$(PYTEST) -q tests/site
+	$(PYTEST) -q tests/pages
 
 course: $(VENV)/.installed-course ## Run the lectures of docs/course, or LECTURES, and keep what they show (8 minutes on 2 cores)
 	$(ONE_THREAD) $(BIN)/python -m docs.course.build --jobs $(WORKERS) $(LECTURES)
