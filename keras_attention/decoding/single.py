@@ -201,9 +201,9 @@ class _SingleHypothesisLoop:
 
     def results(self, loop: dict, fixed: dict) -> dict:
         is_token = ops.arange(self.problem.longest, dtype="int32") < loop["lengths"][:, None]
-        results = {key: loop[key] for key in ("lengths", "scores", "token_log_probabilities")}
+        names = ("lengths", "scores", "log_probabilities", "token_log_probabilities")
+        results = {key: loop[key] for key in names}
         results["tokens"] = ops.where(is_token, loop["tokens"], self.problem.pad_id)
-        results["log_probabilities"] = ops.sum(loop["token_log_probabilities"], axis=-1)
         if self.problem.keeps_attention:
             results["attention"] = ops.swapaxes(loop["weights"], 0, 1)
         return results
@@ -220,6 +220,7 @@ class _SingleHypothesisLoop:
             "tokens": ops.full((rows, problem.longest), problem.end_id, dtype="int32"),
             "lengths": ops.zeros((rows,), dtype="int32"),
             "scores": ops.zeros((rows,), dtype="float32"),
+            "log_probabilities": ops.zeros((rows,), dtype="float32"),
             "token_log_probabilities": ops.zeros((rows, problem.longest), dtype="float32"),
         }
         if problem.keeps_attention:
@@ -242,6 +243,7 @@ class _SingleHypothesisLoop:
         tokens, scores, log_probabilities = self.choose(allowed, normalizer, index, fixed["rows"])
         # A row that nothing can follow ends, with a log-probability that says so: -inf or NaN.
         tokens = ops.where(is_open & ops.isfinite(log_probabilities), tokens, end_id)
+        log_probabilities = ops.where(is_open, log_probabilities, 0.0)
         advanced = {
             "index": index + 1,
             "state": state,
@@ -250,10 +252,9 @@ class _SingleHypothesisLoop:
             "tokens": loops.write_column(loop["tokens"], index, tokens),
             "lengths": loop["lengths"] + ops.cast(is_open, "int32"),
             "scores": loop["scores"] + ops.where(is_open, scores, 0.0),
+            "log_probabilities": loop["log_probabilities"] + log_probabilities,
             "token_log_probabilities": loops.write_column(
-                loop["token_log_probabilities"],
-                index,
-                ops.where(is_open, log_probabilities, 0.0),
+                loop["token_log_probabilities"], index, log_probabilities
             ),
         }
         if self.problem.keeps_attention:

@@ -361,7 +361,8 @@ def test_batches_from_python_are_trained_on(name, traced_nowhere):
         history = task.fit(
             source, epochs=2, validation_data=Source(batches), callbacks=[note], verbose=0
         ).history
-        assert len(seen) == 6 and source.ends == 2
+        # Keras itself calls it once more on PyTorch.
+        assert len(seen) == 6 and source.ends in (2, 3)
         assert np.isfinite([*history["loss"], *history["val_loss"]]).all()
     x = [each for each, _ in batches]
     weighted = [(*each, [1.0] * len(each[1])) for each in batches]

@@ -16,6 +16,7 @@ from keras_attention.layers import (
 )
 from keras_attention.layers.attention.hierarchical import reweight
 from keras_attention.losses import coverage_loss
+from keras_attention.ops.loops import flatten
 from tests.contracts.backend import input_gradients, random, to_numpy
 from tests.contracts.kinds import randomise
 
@@ -167,9 +168,7 @@ def test_a_symbolic_decoder_knows_the_shapes_of_its_state(count):
     of_symbols = decoder(inputs, {"words": words, "sentences": sentences}, return_state=True)
     value = {"words": arrays[1], "sentences": arrays[2]}
     results = decoder(arrays[0], value, return_state=True)
-    for symbol, result in zip(
-        keras.tree.flatten(of_symbols), keras.tree.flatten(results), strict=True
-    ):
+    for symbol, result in zip(flatten(of_symbols), flatten(results), strict=True):
         assert len(symbol.shape) == len(result.shape)
         for known, size in zip(symbol.shape, result.shape, strict=True):
             assert known in (None, size)

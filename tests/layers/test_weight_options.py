@@ -47,7 +47,7 @@ def test_each_weight_has_a_regularizer_and_a_constraint(name):
     layer(x)
     weights = [getattr(layer, weight) for names in groups.values() for weight in names]
     expected = sum(0.5 * np.sum(np.square(to_numpy(weight.value))) for weight in weights)
-    np.testing.assert_allclose(float(sum(layer.losses)), expected, rtol=1e-4)
+    np.testing.assert_allclose(to_numpy(sum(layer.losses)), expected, rtol=1e-4)
     assert all(isinstance(weight.constraint, keras.constraints.NonNeg) for weight in weights)
     assert not kind(**options).built and not keras.tree.flatten(kind(**options).losses)
 
@@ -87,12 +87,12 @@ def test_masks_of_batch_one_serve_all_rows(make):
         names = ("inputs_mask", "value_mask")
     flag = {"return_attention_scores": True}
     found = layer(x, memory, **dict(zip(names, masks, strict=True)), **flag)
-    losses = list(map(float, layer.losses))
+    losses = [to_numpy(loss) for loss in layer.losses]
     full = [np.repeat(mask, 3, axis=0) for mask in masks]
     expected = layer(x, memory, **dict(zip(names, full, strict=True)), **flag)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(to_numpy(one), to_numpy(other), atol=1e-6)
-    np.testing.assert_allclose(losses, list(map(float, layer.losses)), rtol=1e-6)
+    np.testing.assert_allclose(losses, [to_numpy(loss) for loss in layer.losses], rtol=1e-6)
 
 
 def test_a_prepared_memory_has_a_mask_for_each_row():
@@ -106,5 +106,5 @@ def test_a_prepared_memory_has_a_mask_for_each_row():
 def test_coverage_loss_of_a_mask_of_batch_one():
     scores = ops.softmax(random(1, 3, 5, 7))
     mask = np.array([[True, True, True, False, False]])
-    expected = float(coverage_loss(scores, np.repeat(mask, 3, axis=0)))
-    np.testing.assert_allclose(float(coverage_loss(scores, mask)), expected, rtol=1e-6)
+    expected = to_numpy(coverage_loss(scores, np.repeat(mask, 3, axis=0)))
+    np.testing.assert_allclose(to_numpy(coverage_loss(scores, mask)), expected, rtol=1e-6)
