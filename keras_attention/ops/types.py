@@ -27,12 +27,12 @@ def is_float(tensor: Tensor) -> bool:
 def accumulator_dtype(*dtypes: Any) -> str:
     """Return the dtype of sums, softmaxes and positions: float64 if one is given, else float32.
 
-    This is the package's one rule for "at least float32".
+    This is the package's one rule for "at least float32". It is Keras' promotion of dtypes, which
+    takes float64 for float32 on JAX and PyTorch.
     """
-    is_double = any(backend.standardize_dtype(dtype) == "float64" for dtype in dtypes)
-    return "float64" if is_double else "float32"
+    return backend.result_type(*map(backend.standardize_dtype, dtypes), "float32")
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:
-    """Return a tensor in float32, or in float64 if it has that dtype."""
+    """Return a tensor in float32, or in float64 if it has that dtype and Keras knows it."""
     return ops.cast(tensor, accumulator_dtype(tensor.dtype))

@@ -1,6 +1,5 @@
 """What differs between backends in the tests: gradients and compiled calls."""
 
-import contextlib
 
 import keras
 import numpy as np
@@ -57,15 +56,6 @@ def at_once(function):
             return function(tensors)
 
     return jax.jit(stateless)
-
-
-def double_precision():
-    """Within this context JAX has float64, which the other backends have in any case."""
-    if BACKEND != "jax":
-        return contextlib.nullcontext()
-    import jax
-
-    return jax.enable_x64(True)
 
 
 def gradients_of(function, *arrays, layer=None):

@@ -81,7 +81,7 @@ class HeadProjections(AdaptableKernels, keras.layers.Layer):
         query, *gate = projected
         query = self._placed(query, "query_gain", places)
         query = _heads_first(query * self.key_dim**-0.5)
-        return self.cast(query), ops.sigmoid(gate[0]) if gate else None
+        return query, ops.sigmoid(gate[0]) if gate else None
 
     def _project_memory(self, value, key, places=None):
         if key is value:
