@@ -97,7 +97,10 @@ def read_part(folder: Path, name: str) -> dict[str, Any]:
     """Return a part of a preset as JSON types."""
     path = folder / name
     if not path.exists():
-        raise UserError(f"{folder} is no preset, or half-written: it has no {name}.")
+        raise UserError(
+            f"{folder} is no preset, or half-written: it has no {name}. Expected a folder that "
+            "`train` or `save_to_preset` wrote, or one that `convert` reads."
+        )
     text = read_bytes(path, MOST_JSON)
     verify_checksum(path)
     content = json_object(text, str(path))

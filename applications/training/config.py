@@ -247,6 +247,11 @@ def read_yaml(path: Path) -> Any:
         loader = _Loader(text)
         loader.name = str(path)
         return loader.get_single_data()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        said = one_line(error.problem or error.context or error)
+        raise UserError(f"{path}{place}: this is not YAML: {said}.") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not YAML: {one_line(error)}") from None
 
