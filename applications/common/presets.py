@@ -138,7 +138,8 @@ def making(what: str, path: Path, given: Iterable[str] = ()) -> Iterator[None]:
 def check_arguments(task_class: type, dtype: Any, changes: Mapping[str, Any]) -> None:
     """Refuse arguments that no file is to blame for."""
     takes = [inspect.signature(each.__init__).parameters for each in task_class.__mro__]  # type: ignore[misc]
-    known = set().union(*takes) - {"self", "args", "kwargs"}
+    takes.append(inspect.signature(task_class.from_preset).parameters)  # type: ignore[attr-defined]
+    known = set().union(*takes) - {"self", "args", "kwargs", "preset", "load_weights"}
     for name in changes:
         check_choice("an argument of `from_preset`", name, sorted(known))
     try:

@@ -23,6 +23,7 @@ from ..common.errors import (
     check_range,
     check_ranges,
     did_you_mean,
+    not_yaml,
     one_line,
     shown,
 )
@@ -247,13 +248,8 @@ def read_yaml(path: Path) -> Any:
         loader = _Loader(text)
         loader.name = str(path)
         return loader.get_single_data()
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        said = one_line(error.problem or error.context or error)
-        raise UserError(f"{path}{place}: this is not YAML: {said}.") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not YAML: {one_line(error)}") from None
+        raise not_yaml(path, error) from None
 
 
 def _read_sections(config_class: type, path: Path, problems: Problems) -> dict[str, dict]:
