@@ -199,7 +199,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _closeness(error: str) -> float:
-    """Return how much what an error asks about is like what it suggests; 0 where it does not."""
+    """Return how similar a suggestion is to the unknown name of an error; 0 without one.
+
+    An error of a task that knows all names is closest.
+    """
+    if ": unknown argument " not in error:
+        return 2.0
     found = re.search(r"([^ ']+)'?\. Did you mean '([^']+)'", error)
     return SequenceMatcher(None, *found.groups()).ratio() if found else 0.0
 

@@ -121,6 +121,8 @@ def test_an_empty_value_is_refused_where_no_text_is_asked_for(tmp_path, capsys):
             "--outptu. Did you mean '--output'? Unknown argument --confg. Did you mean '--config'?",
         ),
         (["predict", "no-run", "--qestion", "x"], "--qestion. Did you mean '--question'?"),
+        (["predict", "", "--input", "x"], "argument RUN: expected a path or a name"),
+        (["predict", "no-run", "--question"], "argument --question: expected one argument"),
         (["predict", "no-run", "--seed", "nul"], "a whole number from 0, or null. Received: nul"),
     ],
 )

@@ -57,7 +57,7 @@ class Vocabulary:
 
     Args:
         words: the word of each id.
-        unknown: the id of what stands for unknown words.
+        unknown: the id of the token for unknown words.
         end: the id of the end of a sentence.
         pad: the id of padding; None where there is none.
         start: the id whose embedding a translation starts from; None for zeros.

@@ -78,7 +78,7 @@ class Tensors(abc.ABC):
 
 
 class Buffer:
-    """A file in memory, out of which no read may lead.
+    """A file in memory; a read beyond its end is refused.
 
     Args:
         path: the file.
@@ -122,7 +122,7 @@ class Buffer:
 
 
 class NpzTensors(Tensors):
-    """A `.npz` of NumPy, out of which nothing is unpickled."""
+    """NumPy's `.npz`; nothing in it is unpickled."""
 
     def __init__(self, path: Path):
         super().__init__(path)
