@@ -198,15 +198,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     sys.exit(2)
 
 
-def _closeness(error: str) -> float:
-    """Return how similar a suggestion is to the unknown name of an error; 0 without one.
+def _closeness(error: str) -> tuple[bool, float]:
+    """Return whether a task knows all options, and how similar its suggestion is to the name given.
 
-    An error of a task that knows all names is closest.
+    Without a suggestion, the second is 0.
     """
-    if ": unknown argument " not in error:
-        return 2.0
     found = re.search(r"([^ ']+)'?\. Did you mean '([^']+)'", error)
-    return SequenceMatcher(None, *found.groups()).ratio() if found else 0.0
+    ratio = SequenceMatcher(None, *found.groups()).ratio() if found else 0.0
+    return ": unknown argument " not in error, ratio
 
 
 def _parse_for(task: TaskCommand | None, arguments: list[str]) -> argparse.Namespace:
