@@ -50,7 +50,9 @@ def run(options: argparse.Namespace) -> int:
         _VERBS.get(options.verb, _on_a_run)(options)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        say("\nstopped; a training continues from its last checkpoint with --resume.")
+        has_run = options.verb == "train" and (Path(options.output) / FORMAT).exists()
+        way = f" --resume continues {options.output} from its last checkpoint." if has_run else ""
+        say(f"\nkeras-attention: stopped by Ctrl-C.{way}")
         return 130
     except BrokenPipeError:  # the reader of our output has left, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

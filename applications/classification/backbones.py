@@ -246,7 +246,7 @@ class BackboneEncoder(TextEncoder):
         start: the ids before the first text, of the backbone's vocabulary.
         separator: the ids between two texts.
         end: the ids after the last text.
-        padding: the id of the places behind it.
+        padding: the id of the padding after it.
         fine_tuned: whether the backbone is trained; else it is frozen and without dropout.
         **kwargs: arguments of every Keras layer.
 

@@ -694,7 +694,7 @@ def _labels_like(known: Labels, names: Any) -> Labels:
         )
     kind, names = "one" if known.kind == "number" else known.kind, tuple(names)
     if kind == "one" and len(names) < 2:
-        raise ValueError(f"`labels` should be two at least. Received: labels={shown(names)}")
+        raise ValueError(f"`labels` should be at least two. Received: labels={shown(names)}")
     return Labels(kind, names)
 
 

@@ -242,8 +242,9 @@ def as_thresholds(given: Any, labels: Labels, otherwise: Sequence[float]) -> np.
     """
     if given is not None and labels.kind != "many":
         raise ValueError(
-            "`threshold` decides which of many labels a text has. "
-            f"Received: threshold={shown(given)} with labels of kind {labels.kind!r}"
+            "`threshold` decides which of many labels a text has: leave it out, or train with "
+            f"labels of kind 'many'. Received: threshold={shown(given)} with labels of kind "
+            f"{labels.kind!r}"
         )
     by_label = dict(zip(labels.names, otherwise, strict=True))
     if given is not None and not isinstance(given, Mapping):

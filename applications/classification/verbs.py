@@ -72,7 +72,7 @@ def predict(task: ClassificationTask, options: Namespace) -> None:
     write_lines(options.output, lines(), "the input is empty: expected one text a line.")
     long.say()
     if empty:
-        say(f"{empty:,} of {long.total:,} texts have no words: what is said of them says nothing")
+        say(f"{empty:,} of {long.total:,} texts had no words: their predictions mean nothing.")
 
 
 def visualize(task: ClassificationTask, options: Namespace) -> None:

@@ -30,6 +30,7 @@ from .tasks import (
     did_you_mean,
     natural,
     one_of,
+    path,
     positive,
 )
 
@@ -197,10 +198,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     sys.exit(2)
 
 
-def _closeness(error: str) -> float:
-    """Return how much what an error asks about is like what it suggests; 0 where it does not."""
+def _closeness(error: str) -> tuple[bool, float]:
+    """Return whether a task knows all options, and how similar its suggestion is to the name given.
+
+    Without a suggestion, the second is 0.
+    """
     found = re.search(r"([^ ']+)'?\. Did you mean '([^']+)'", error)
-    return SequenceMatcher(None, *found.groups()).ratio() if found else 0.0
+    ratio = SequenceMatcher(None, *found.groups()).ratio() if found else 0.0
+    return ": unknown argument " not in error, ratio
 
 
 def _parse_for(task: TaskCommand | None, arguments: list[str]) -> argparse.Namespace:
@@ -308,7 +313,7 @@ def build_parser(task: TaskCommand | None = None) -> _Parser:
         of_task = f"{task.verbs[name]} (a run of {task.name})" if task else ""
         verb = parser.add_verb(name, summary, of_task)
         run = "a run folder that `train` made, or a preset (`dates`, a folder)"
-        verb.add_argument("run", metavar="RUN", help=run)
+        verb.add_argument("run", metavar="RUN", type=path, help=run)
         add_options(verb, task.options[name] if task else ())
     _add_serve(parser)
     average = parser.add_verb(
@@ -318,19 +323,23 @@ def build_parser(task: TaskCommand | None = None) -> _Parser:
         "runs",
         metavar="RUN",
         nargs="+",
+        type=path,
         help="run folders or presets of one architecture and vocabulary; of one run folder alone "
         "the mean of its checkpoints",
     )
-    average.add_argument("--output", metavar="PRESET", required=True, help="new folder")
+    average.add_argument("--output", metavar="PRESET", required=True, type=path, help="new folder")
     convert = parser.add_verb(
         "convert",
         "write a translator that others have trained as a preset",
         "read a translator that others have trained, and write it as a preset of this package, "
         "with a card that says where it comes from",
     )
-    source = "a folder with Marian's files, as Firefox' and OPUS-MT's models are; or a preset"
-    convert.add_argument("source", metavar="SOURCE", help=source)
-    convert.add_argument("--output", metavar="PRESET", required=True, help="new folder")
+    source = (
+        "a folder with the files of Marian, Hugging Face's MarianMTModel or CTranslate2; "
+        "hf://USER/NAME; or a preset"
+    )
+    convert.add_argument("source", metavar="SOURCE", type=path, help=source)
+    convert.add_argument("--output", metavar="PRESET", required=True, type=path, help="new folder")
     _add_task(
         parser.add_verb(
             "init", "print a configuration of a task, every key with its default and a comment"
@@ -344,6 +353,7 @@ def build_parser(task: TaskCommand | None = None) -> _Parser:
     demo.add_argument(
         "--output",
         metavar="D",
+        type=path,
         help="new folder for all of it (default: runs/demo, or the next free runs/demo-N)",
     )
     return parser
@@ -355,11 +365,13 @@ def _add_serve(parser: _Parser) -> None:
         "runs",
         metavar="RUN",
         nargs="+",
+        type=path,
         help="run folders or presets (`dates`, a folder), of any task, to compare side by side",
     )
     serve.add_argument(
         "--host",
         metavar="H",
+        type=path,
         default="127.0.0.1",
         help="the address to serve at (default: 127.0.0.1, which this machine alone can reach)",
     )
@@ -390,15 +402,18 @@ def _add_train(parser: _Parser) -> None:
     )
     _add_task(train, nargs="?")
     train.add_argument("-h", "--help", action="store_true", help="show this help and exit")
-    train.add_argument("--config", metavar="F.yaml", help="a YAML file with sections and keys")
+    train.add_argument(
+        "--config", metavar="F.yaml", type=path, help="a YAML file with sections and keys"
+    )
     train.add_argument(
         "--from",
         dest="start",
         metavar="PRESET",
+        type=path,
         help="start with the weights, the vocabularies and the settings of a preset or run folder "
         "(fine-tuning); options and --config change its settings, but not its network",
     )
-    train.add_argument("--output", metavar="RUN", help="the run folder to make")
+    train.add_argument("--output", metavar="RUN", type=path, help="the run folder to make")
     train.add_argument(
         "--resume",
         action=argparse.BooleanOptionalAction,

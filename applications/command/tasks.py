@@ -51,7 +51,7 @@ class Option:
 
 
 def file(flag: str, help: str, metavar: str = "F", **settings: Any) -> Option:
-    return Option(flag, help, metavar=metavar, **settings)
+    return Option(flag, help, metavar=metavar, type=path, **settings)
 
 
 def text(flag: str, help: str, required: bool = True, **settings: Any) -> Option:
@@ -92,10 +92,23 @@ def add_options(parser: argparse.ArgumentParser, options: Sequence[Option]) -> N
         groups[each.group].add_argument(*each.flags, **each.settings)
 
 
+def path(text: str) -> str:
+    """Return a path or the name of a preset, as an option's `type`.
+
+    An empty one, as a variable of the shell that is not set leaves it, would stand for this folder
+    or for no option at all.
+    """
+    if not text:
+        raise argparse.ArgumentTypeError("expected a path or a name. Received: an empty text")
+    return text
+
+
 def natural(text: str, first: int = 0) -> int:
     """Return a whole number from 0, as an option's `type`."""
     if not (text.isascii() and text.isdigit() and int(text) >= first):
-        raise argparse.ArgumentTypeError(f"expected a whole number from {first}. Received: {text}")
+        raise argparse.ArgumentTypeError(
+            f"expected a whole number from {first}. Received: {text or 'an empty text'}"
+        )
     return int(text)
 
 
@@ -109,7 +122,9 @@ def number(text: str) -> float:
     try:
         return float(text)
     except ValueError:  # argparse would name this function in its message
-        raise argparse.ArgumentTypeError(f"expected a number. Received: {text}") from None
+        raise argparse.ArgumentTypeError(
+            f"expected a number. Received: {text or 'an empty text'}"
+        ) from None
 
 
 def or_null(kind: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -264,6 +279,7 @@ def drawn_attention(group: str, example: str, layer: str) -> list[Option]:
             f"the map to draw, by its name on the page of `serve`: {example}",
             group=group,
             metavar="NAME",
+            type=path,
         ),
         Option("--attention-layer", f"its layer, from 0 ({layer})", type=natural, **common),
         Option(

@@ -128,7 +128,7 @@ def _training(task, run, config) -> str:
 
 
 def _own_name(path: str) -> str:
-    """Return the name of a file or folder alone, as its place is nobody else's."""
+    """Return the name of a file or folder without its path, which is private."""
     return Path(path).name if Path(path).is_absolute() else path
 
 

@@ -94,6 +94,14 @@ def one_line(error: BaseException | str) -> str:
     return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]} ..."
 
 
+def not_yaml(where: Any, error: Exception) -> "UserError":
+    """Return the error of a file that is no YAML, with its line and column if they are known."""
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    said = getattr(error, "problem", None) or getattr(error, "context", None) or error
+    return UserError(f"{where}{place}: this is not YAML: {one_line(said)[:200].rstrip('.')}.")
+
+
 def shown(value: Any) -> str:
     """Return a value as a message shows it: cut to 80 characters."""
     text = repr(value) if not isinstance(value, str) else repr(value[:200])

@@ -384,7 +384,7 @@ def lines_of(path: str | Path, encoding: str = "utf-8") -> Iterator[str]:
     except OSError as error:
         raise UserError(f"Cannot read {path}: {error.strerror or error}.") from error
     if text is None:
-        raise UserError(f"{path} is empty: expected one sentence a line.")
+        raise UserError(f"{path} is empty: expected at least one line.")
 
 
 def decoded(

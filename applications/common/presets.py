@@ -97,7 +97,10 @@ def read_part(folder: Path, name: str) -> dict[str, Any]:
     """Return a part of a preset as JSON types."""
     path = folder / name
     if not path.exists():
-        raise UserError(f"{folder} is no preset, or half-written: it has no {name}.")
+        raise UserError(
+            f"{folder} is no preset, or half-written: it has no {name}. Expected a folder that "
+            "`train` or `save_to_preset` wrote, or one that `convert` reads."
+        )
     text = read_bytes(path, MOST_JSON)
     verify_checksum(path)
     content = json_object(text, str(path))
@@ -135,7 +138,8 @@ def making(what: str, path: Path, given: Iterable[str] = ()) -> Iterator[None]:
 def check_arguments(task_class: type, dtype: Any, changes: Mapping[str, Any]) -> None:
     """Refuse arguments that no file is to blame for."""
     takes = [inspect.signature(each.__init__).parameters for each in task_class.__mro__]  # type: ignore[misc]
-    known = set().union(*takes) - {"self", "args", "kwargs"}
+    takes.append(inspect.signature(task_class.from_preset).parameters)  # type: ignore[attr-defined]
+    known = set().union(*takes) - {"self", "args", "kwargs", "preset", "load_weights"}
     for name in changes:
         check_choice("an argument of `from_preset`", name, sorted(known))
     try:

@@ -154,9 +154,9 @@ class SearchTask(TextTask):
         """Return the ids that the output of each text begins with; none where none is given.
 
         Args:
-            prefix: what the caller gave: a string for all texts, or one for each of several.
-            texts: what the caller gave, a text or several.
-            name: what the argument of the texts is called.
+            prefix: a string for all texts, or one for each of several.
+            texts: a text or several.
+            name: the name of the argument that holds the texts.
             encode: gives the ids of the prefix of a text, by its number.
             limits: the most tokens of each text's output.
         """

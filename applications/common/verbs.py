@@ -37,7 +37,7 @@ def search_of(options: Namespace, own: SearchOptions) -> SearchOptions:
     wrong = [flags[name] for name in (OF_BEAMS if samples else OF_SAMPLES) if name in given]
     if wrong and not samples:
         verb = "goes" if len(wrong) == 1 else "go"
-        raise UserError(f"{', '.join(wrong)} {verb} with --sample only.")
+        raise UserError(f"{', '.join(wrong)} {verb} with --sample only: add --sample.")
     if wrong and given.get("sample"):
         raise UserError(f"Give {', '.join(wrong)} or --sample, not both.")
     if wrong:

@@ -204,7 +204,7 @@ def _percentage(flags: list) -> float:
     return 100 * float(joined.mean()) if joined.size else 0.0
 
 
-TOO_LONG = {"left_out": "too long ones left out", "truncated": "of them cut short"}
+TOO_LONG = {"left_out": "left out as too long", "truncated": "of them cut short"}
 """What a table says of the counts that a report has where documents were too long."""
 
 

@@ -154,8 +154,8 @@ class Summarizer(SearchTask):
             search: how to search; None for the task's own options.
             return_attention: whether to return the attention. For many long documents that is
                 much: a number for each word of the summary and each word of the document.
-            prefix: what each summary begins with, or a list with one for each document; an empty
-                one asks for nothing. A word that the network does not know is kept as it is given.
+            prefix: the text that each summary begins with, or a list with one for each document; an
+                empty one forces nothing. A word that the network does not know is kept as given.
             on_too_long: what to do with a document that has more than `max_sentences` sentences or
                 `max_words` words: `"truncate"` (its beginning is read), `"error"` or `"skip"` (None
                 stands in its place).

@@ -64,7 +64,7 @@ class KeepBest(keras.callbacks.Callback):
 
     Args:
         path: the file of the weights; None in a worker that is not the chief, which remembers only.
-        judge: what "best" means.
+        judge: compares the figures of epochs.
         patience: how many epochs without a better one end the training; None for any number.
         save_more: writes what goes with the weights, beside them.
     """

@@ -23,6 +23,7 @@ from ..common.errors import (
     check_range,
     check_ranges,
     did_you_mean,
+    not_yaml,
     one_line,
     shown,
 )
@@ -248,7 +249,7 @@ def read_yaml(path: Path) -> Any:
         loader.name = str(path)
         return loader.get_single_data()
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not YAML: {one_line(error)}") from None
+        raise not_yaml(path, error) from None
 
 
 def _read_sections(config_class: type, path: Path, problems: Problems) -> dict[str, dict]:

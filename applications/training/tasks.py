@@ -330,7 +330,7 @@ def _prepare(
 
 
 def _adapted(task_class: type[TextTask], config: Any, corpus: Any) -> Any:
-    """Return the preprocessor for a corpus; what is warned of is told."""
+    """Return the preprocessor for a corpus, and show its warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         preprocessor = task_class.adapt(config, corpus)

@@ -33,8 +33,8 @@ class Report:
 
     def __str__(self) -> str:
         counts = {
-            "empty ones left out": self.empty,
-            "too long ones left out": self.too_long,
+            "left out as empty": self.empty,
+            "left out as too long": self.too_long,
             "of them cut short": self.truncated,
         }
         return counted(f"{self.name}: {self.pairs:,} sentence pairs", counts)

@@ -314,7 +314,7 @@ def blind_bleu(targets: Sequence[str | Sequence[str]], tokenize: str) -> str:
     return f"no reference has four tokens (tok:{tokenize}), and BLEU counts runs of four"
 
 
-TOO_LONG = {"left_out": "too long ones left out", "truncated": "of them cut short"}
+TOO_LONG = {"left_out": "left out as too long", "truncated": "of them cut short"}
 """What a table says of the counts that a report has where texts were too long."""
 
 

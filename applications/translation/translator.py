@@ -210,9 +210,9 @@ class Translator(SearchTask):
                 also `"bfloat16"`, `"int16"` or `"int8_bfloat16"`, as far as the processor has it.
             shortlist: scores the words of each batch's shortlist in place of all: our own search
                 is then faster, and cannot write others. It must be of the task's vocabularies.
-            prefix: what each translation begins with, or a list with one for each sentence; an
-                empty one asks for nothing. It comes as the target's tokenizer writes it; a word
-                that the network does not know is kept as it is given. No engine takes one.
+            prefix: the text that each translation begins with, or a list with one for each
+                sentence; an empty one forces nothing. It comes as the target's tokenizer writes it;
+                a word that the network does not know is kept as given. No engine takes one.
             **options: fields of `SearchOptions` to change, such as `beam_size=1`; None changes
                 nothing.
 

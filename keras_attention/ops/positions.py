@@ -1,6 +1,7 @@
 """Positions in numbers: sinusoids, rotations, biases by distance, windows. At least in float32.
 
-A half-precision number cannot tell place 2049 from place 2048, so angles are never computed in one.
+A half-precision number cannot tell position 2049 from position 2048, so angles are never computed
+in one.
 """
 
 import functools

@@ -76,6 +76,8 @@ class SentencePieceTokenizer(Tokenizer):
 
     def __init__(self, model: bytes, pieces: Sequence[str] | None = None):
         self._model = bytes(model)
+        if not self._model:  # which the library takes
+            raise ValueError("Expected a SentencePiece model. Received: 0 bytes")
         self._pieces = None if pieces is None else check_pieces(pieces)
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=self._model)

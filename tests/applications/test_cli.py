@@ -384,14 +384,25 @@ def test_predict_refuses_no_input_and_bad_input_on_standard_input(
         assert_refused(call_command(capsys, "predict", trained_run), message)
 
 
-@pytest.mark.parametrize("error", [TrainingDiverged("loss became nan"), KeyboardInterrupt()])
-def test_exit_statuses_of_training_that_ends_otherwise(monkeypatch, capsys, tmp_path, error):
+@pytest.mark.parametrize(
+    ("error", "has_run", "expected"),
+    [
+        (TrainingDiverged("loss became nan"), True, (3, "loss became nan")),
+        (KeyboardInterrupt(), True, (130, "stopped by Ctrl-C. --resume continues ")),
+        (KeyboardInterrupt(), False, (130, "stopped by Ctrl-C.\n")),
+    ],
+)
+def test_exit_statuses_of_training_that_ends_otherwise(
+    monkeypatch, capsys, tmp_path, error, has_run, expected
+):
     def stop(*arguments):
+        if has_run:
+            (tmp_path / "run").mkdir()
+            (tmp_path / "run" / "FORMAT").write_text("{}")
         raise error
 
     monkeypatch.setattr(cli, "train_task", stop)
     options = parse(["train", "translation", "--output", str(tmp_path / "run")])
-    expected = (3, "loss became nan") if isinstance(error, ValueError) else (130, "--resume")
     assert run(options) == expected[0]
     written = capsys.readouterr()
     assert expected[1] in written.err and written.out == "" and "Traceback" not in written.err

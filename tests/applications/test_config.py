@@ -219,7 +219,11 @@ def test_wrong_options_are_refused_in_one_line(overrides, message):
         ("dat: {}", "no key 'dat'. Did you mean 'data'?"),
         ("- a", "model, training, distribute, decoding. Received: ['a']"),
         ("data: [1]", "section 'data' must hold keys. Received: ['1']"),
-        ("data: [", "is not YAML"),
+        ("data: [", "config.yaml, line 1, column 8: this is not YAML: expected the node"),
+        (
+            "data:\n\tdataset: dates",
+            "config.yaml, line 2, column 1: this is not YAML: found character",
+        ),
         ("training: {epochs: many}", "training.epochs must be a whole number. Received: 'many'"),
         ("training: {epochs: -1}", "training.epochs must be at least 1. Received: -1"),
     ],

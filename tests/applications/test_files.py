@@ -213,7 +213,7 @@ def test_lines_of_a_file(tmp_path, content, expected, suffix):
     path = tmp_path / f"a{suffix}"
     path.write_bytes(gzip.compress(content) if suffix == ".gz" else content)
     if expected is None:
-        with pytest.raises(UserError, match="is empty: expected one sentence a line"):
+        with pytest.raises(UserError, match="is empty: expected at least one line"):
             list(lines_of(path))
     else:
         assert list(lines_of(path)) == expected

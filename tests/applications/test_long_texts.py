@@ -207,7 +207,7 @@ def test_score_and_evaluate_of_translations(presets, capsys, tmp_path):
     done = call_command(capsys, *evaluate)
     assert done.status == 2 and f"{pairs}, line 2: " in done.err
     done = call_command(capsys, *evaluate, "--on-too-long", "skip")
-    assert "2 sentence pairs" in done.out and "1 too long ones left out" in done.out
+    assert "2 sentence pairs" in done.out and "1 left out as too long" in done.out
 
 
 def test_candidates_are_named_by_their_lines(presets, capsys, tmp_path):

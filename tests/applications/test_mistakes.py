@@ -86,6 +86,28 @@ def test_every_choice_is_known_by_its_misspelling(capsys):
                         assert f"'{wrong}'. Did you mean '{choice}'?" in said or "int8" in choice
 
 
+def test_an_empty_value_is_refused_where_no_text_is_asked_for(tmp_path, capsys):
+    """An unset variable of the shell leaves one: it would stand for this folder, or for nothing."""
+    for name in TASKS:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "FORMAT").write_text(json.dumps({"format": 1, "task": name}))
+    tried = 0
+    for task in [None, *TASKS.values()]:
+        for verb, parser in build_parser(task).verbs.choices.items():
+            for action in parser._actions:
+                if action.nargs == 0 or action.metavar == "TEXT":
+                    continue
+                own = [tmp_path / task.name] if task and verb in task.verbs else []
+                given = [f"{action.option_strings[0]}="] if action.option_strings else [""]
+                said = refusal(capsys, verb, *(own if action.option_strings else []), *given)
+                assert "Received: an empty text" in said or "invalid choice: ''" in said, (
+                    action,
+                    said,
+                )
+                tried += 1
+    assert tried > 100
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -99,6 +121,8 @@ def test_every_choice_is_known_by_its_misspelling(capsys):
             "--outptu. Did you mean '--output'? Unknown argument --confg. Did you mean '--config'?",
         ),
         (["predict", "no-run", "--qestion", "x"], "--qestion. Did you mean '--question'?"),
+        (["predict", "", "--input", "x"], "argument RUN: expected a path or a name"),
+        (["predict", "no-run", "--question"], "argument --question: expected one argument"),
         (["predict", "no-run", "--seed", "nul"], "a whole number from 0, or null. Received: nul"),
     ],
 )

@@ -118,7 +118,7 @@ def test_splits_that_are_not_there(pair):
     "content, message",
     [
         (b"a\nb\nc\n", "equally many lines: .*train.s has 4, .*train.t has 3"),
-        (b"", "train.t is empty: expected one sentence a line"),
+        (b"", "train.t is empty: expected at least one line"),
         (b"A\nB\n\xc4\nD\n", "train.t, line 3: expected UTF-8 text. Received: the byte 0xc4"),
         (b"A\n \nC\nD\n", "train.t, line 2: empty, .* data.on_empty to skip"),
         (b"\xff\xfeA\x00\n\x00", "train.t is UTF-16 text. .* iconv -f UTF-16 -t UTF-8"),
@@ -157,7 +157,7 @@ def test_empty_lines_are_counted(tmp_path):
     corpus = load_corpus(config(pair, on_empty="skip"), "train")
     assert (corpus.source, corpus.target, list(corpus.lines)) == (["a", "e"], ["A", "E"], [1, 5])
     assert corpus.report.empty == 3
-    assert str(corpus.report).endswith("2 sentence pairs, 3 empty ones left out")
+    assert str(corpus.report).endswith("2 sentence pairs, 3 left out as empty")
     write(tmp_path / "s", [""] * 5)
     with pytest.raises(UserError, match="every line is empty"):
         load_corpus(config(pair, on_empty="skip"), "train")
@@ -172,7 +172,7 @@ def test_too_long(pair, words):
     assert skipped.source == words[0].encode(SOURCE[:3])
     assert skipped.target == words[1].encode(TARGET[:3])
     assert (skipped.report.pairs, skipped.report.too_long) == (3, 1)
-    assert "3 sentence pairs, 1 too long ones left out" in str(skipped.report)
+    assert "3 sentence pairs, 1 left out as too long" in str(skipped.report)
     cut = encode_corpus(replace(corpus, data=replace(data, on_too_long="truncate")), *words)
     assert cut.source[3] == words[0].encode(["b b b"])[0]
     assert (cut.report.pairs, cut.report.truncated) == (4, 1)

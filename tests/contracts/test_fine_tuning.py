@@ -298,8 +298,8 @@ def test_numbers_and_pairs_get_a_new_head_too(tmp_path, traced_nowhere):
     [
         ("yes", "list of strings .* labels='yes'"),
         (3, "list of strings .* labels=3"),
-        (["yes"], "two at least"),
-        ([], "two at least"),
+        (["yes"], "at least two"),
+        ([], "at least two"),
         (["yes", "yes"], "each once"),
         ([1, "1"], "each once"),
         ([0.5, 1.0], "strings or whole numbers"),
@@ -308,6 +308,11 @@ def test_numbers_and_pairs_get_a_new_head_too(tmp_path, traced_nowhere):
 def test_labels_that_are_none_are_refused(labels, message, two_labels):
     with pytest.raises(ValueError, match=message):
         TextClassifier.from_preset(two_labels, labels=labels)
+
+
+def test_a_misspelt_argument_of_a_preset_is_known(two_labels):
+    with pytest.raises(ValueError, match="Did you mean 'labels'"):
+        TextClassifier.from_preset(two_labels, lables=["yes", "no"])
 
 
 @pytest.fixture(scope="module")

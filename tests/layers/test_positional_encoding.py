@@ -74,19 +74,19 @@ def test_positions_count_real_steps():
 def test_places_past_the_table_are_refused(length, start):
     layer = LearnedPositions(5)
     layer(np.zeros((1, 5, 6), "float32"))
-    with pytest.raises(ValueError, match=rf"the table's 5.*Received: {length} steps from place"):
+    with pytest.raises(ValueError, match=rf"the table's 5.*Received: {length} steps from position"):
         layer(np.zeros((1, length, 6), "float32"), start_index=start)
 
 
 def test_a_step_past_the_table_is_refused():
     layer = LearnedPositions(5)
     layer(np.zeros((1, 5, 6), "float32"))
-    with pytest.raises(ValueError, match="Received: 1 steps from place 5"):
+    with pytest.raises(ValueError, match="Received: 1 steps from position 5"):
         layer.step(np.zeros((1, 6), "float32"), 5)
 
 
 def test_a_model_of_fixed_length_is_refused_when_it_is_made():
-    with pytest.raises(ValueError, match="Received: 6 steps from place 0"):
+    with pytest.raises(ValueError, match="Received: 6 steps from position 0"):
         LearnedPositions(5)(keras.Input((6, 3)))
 
 

@@ -280,8 +280,9 @@ def test_foreign_models_are_refused():
     proto.trainer_spec.unk_id, proto.trainer_spec.pad_id = 0, 1
     with pytest.raises(ValueError, match="Received: 1, 0, 2, 3; train it with .* or give `pieces`"):
         SentencePieceTokenizer(proto.SerializeToString())
-    with pytest.raises(ValueError, match="Expected a SentencePiece model"):
-        SentencePieceTokenizer(b"no model")
+    for content in (b"no model", b""):
+        with pytest.raises(ValueError, match="Expected a SentencePiece model"):
+            SentencePieceTokenizer(content)
 
 
 def test_pieces_have_the_ids_of_their_positions():

@@ -10,7 +10,7 @@ import yaml
 
 from keras_attention.text import START_ID
 
-from ...common.errors import UserError, one_line, shown
+from ...common.errors import UserError, not_yaml, shown
 from ..models.transformer import Transformer
 from .tensors import Tensors
 
@@ -35,7 +35,7 @@ class Refusal:
 
     def need(self, holds: bool, reason: str) -> bool:
         """Note a reason unless something holds; return whether it does."""
-        if not holds:
+        if not holds and reason not in self.reasons:
             self.reasons.append(reason)
         return holds
 
@@ -57,7 +57,7 @@ class Vocabulary:
 
     Args:
         words: the word of each id.
-        unknown: the id of what stands for unknown words.
+        unknown: the id of the token for unknown words.
         end: the id of the end of a sentence.
         pad: the id of padding; None where there is none.
         start: the id whose embedding a translation starts from; None for zeros.
@@ -287,7 +287,7 @@ def yaml_mapping(text: str, where: str, as_text: bool = False) -> dict[str, Any]
     except UserError:
         raise
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise UserError(f"{where} is no YAML: {one_line(error)[:200]}") from None
+        raise not_yaml(where, error) from None
     if not isinstance(found, dict):
         raise UserError(f"{where} is no mapping of YAML. Received: {shown(found)}")
     return found

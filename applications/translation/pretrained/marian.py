@@ -445,6 +445,8 @@ def _vocabularies(
 
 def _of_sentencepiece(path: Path) -> Vocabulary:
     model = read_bytes(path, MOST_VOCABULARY)
+    if not model:  # which the library takes
+        raise UserError(f"{path} is no SentencePiece model: it is empty.")
     try:
         processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     except RuntimeError:

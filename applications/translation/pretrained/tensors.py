@@ -74,11 +74,11 @@ class Tensors(abc.ABC):
             raise self.damaged(f"{type(error).__name__}: {one_line(error)[:120]}") from None
 
     def damaged(self, cause: str) -> UserError:
-        return UserError(f"{self.path} is damaged, or no such file ({cause}).")
+        return UserError(f"{self.path} is damaged, or of another format ({cause}).")
 
 
 class Buffer:
-    """A file in memory, out of which no read may lead.
+    """A file in memory; a read beyond its end is refused.
 
     Args:
         path: the file.
@@ -95,8 +95,8 @@ class Buffer:
         left = len(self.content) - self.position
         if not 0 <= count <= left:
             raise UserError(
-                f"{self.path} is damaged, or no such file (it says that {count:,} bytes follow at "
-                f"{self.position:,}, and {left:,} do)."
+                f"{self.path} is damaged, or of another format (it says that {count:,} bytes "
+                f"follow at {self.position:,}, and {left:,} do)."
             )
         self.position += count
         return self.content[self.position - count : self.position]
@@ -116,11 +116,13 @@ class Buffer:
         try:
             return raw.removesuffix(b"\0").decode("utf-8")
         except UnicodeDecodeError:
-            raise UserError(f"{self.path} is damaged, or no such file ({raw[:40]!r}).") from None
+            raise UserError(
+                f"{self.path} is damaged, or of another format ({raw[:40]!r})."
+            ) from None
 
 
 class NpzTensors(Tensors):
-    """A `.npz` of NumPy, out of which nothing is unpickled."""
+    """NumPy's `.npz`; nothing in it is unpickled."""
 
     def __init__(self, path: Path):
         super().__init__(path)

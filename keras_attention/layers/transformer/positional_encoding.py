@@ -206,7 +206,7 @@ class LearnedPositions(_AddedPositions):
             return
         if start_index < 0 or start_index + shape[1] > self.max_length:
             raise ValueError(
-                f"Places must lie in the table's {self.max_length} (`max_length`); shorten the "
+                f"Positions must lie in the table's {self.max_length} (`max_length`); shorten the "
                 "sequence, or build a longer table. "
-                f"Received: {shape[1]} steps from place {start_index} on"
+                f"Received: {shape[1]} steps from position {start_index} on"
             )

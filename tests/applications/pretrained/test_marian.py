@@ -233,9 +233,10 @@ def test_a_vocabulary_of_another_model_is_refused(tmp_path):
     (tmp_path / "a" / "vocab.spm").write_bytes(foreign_model(size=70))
     with pytest.raises(ValueError, match=r"vocab.spm has 68 words, and the model 73"):
         Translator.from_preset(tmp_path / "a")
-    (tmp_path / "a" / "vocab.spm").write_bytes(b"none")
-    with pytest.raises(ValueError, match="no SentencePiece model"):
-        Translator.from_preset(tmp_path / "a")
+    for content in (b"none", b""):
+        (tmp_path / "a" / "vocab.spm").write_bytes(content)
+        with pytest.raises(ValueError, match="vocab.spm is no SentencePiece model"):
+            Translator.from_preset(tmp_path / "a")
     (tmp_path / "a" / "vocab.spm").unlink()
     with pytest.raises(ValueError, match="has no vocabulary, or several"):
         Translator.from_preset(tmp_path / "a")
@@ -248,6 +249,11 @@ def test_aliases_of_yaml_are_refused(tmp_path):
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10)]
     (tmp_path / "a" / "decoder.yml").write_text("\n".join(["models: [model.bin]", *lines]))
     with pytest.raises(ValueError, match="decoder.yml has aliases of YAML"):
+        Translator.from_preset(tmp_path / "a")
+    (tmp_path / "a" / "decoder.yml").write_text("models: [model.bin]\nbeam-size: [\n")
+    with pytest.raises(
+        ValueError, match=r"decoder.yml, line 3, column 1: this is not YAML: [^\"]*$"
+    ):
         Translator.from_preset(tmp_path / "a")
 
 
