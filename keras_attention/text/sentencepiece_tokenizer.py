@@ -78,7 +78,8 @@ class SentencePieceTokenizer(Tokenizer):
         self._model = bytes(model)
         self._pieces = None if pieces is None else check_pieces(pieces)
         try:
-            self._processor = sentencepiece.SentencePieceProcessor(model_proto=self._model)
+            self._processor = sentencepiece.SentencePieceProcessor()
+            self._processor.LoadFromSerializedProto(self._model)  # which refuses empty ones, too
         except RuntimeError as error:
             raise ValueError(f"Expected a SentencePiece model. Received: {error}") from error
         processor = self._processor

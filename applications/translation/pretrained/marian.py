@@ -445,7 +445,8 @@ def _vocabularies(
 def _of_sentencepiece(path: Path) -> Vocabulary:
     model = read_bytes(path, MOST_VOCABULARY)
     try:
-        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        processor = sentencepiece.SentencePieceProcessor()
+        processor.LoadFromSerializedProto(model)  # which refuses an empty file, too
     except RuntimeError:
         raise UserError(f"{path} is no SentencePiece model, or damaged.") from None
     words = processor.id_to_piece(list(range(processor.vocab_size())))

@@ -150,6 +150,13 @@ def test_arrays_are_checked(tmp_path, change, message):
         Translator.from_preset(tmp_path / "a")
 
 
+def test_an_empty_model_of_sentencepiece_is_refused(tmp_path):
+    write_folder(tmp_path / "a")
+    (tmp_path / "a" / "source.spm").write_bytes(b"")
+    with pytest.raises(ValueError, match="source.spm: Expected a SentencePiece model"):
+        Translator.from_preset(tmp_path / "a")
+
+
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
 def test_more_layers_than_arrays_are_refused_at_once(tmp_path, side):
     write_folder(tmp_path / "a", more={f"{side}_layers": 2**31 - 1})
