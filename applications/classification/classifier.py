@@ -191,6 +191,8 @@ class ClassificationTask(TextTask):
         new = labels if isinstance(labels, Labels) else _labels_like(own.labels, labels)
         kwargs["preprocessor"] = _with_labels(own, new)
         task = super().from_preset(preset, load_weights, **kwargs)
+        if load_weights:
+            task.preprocessor.thresholds = _kept_thresholds(own, new, task.threshold)
         if new.kind != own.labels.kind and kwargs.get("compile", True):
             task.compile()  # the loss that was saved is of the other kind
         return task
@@ -573,6 +575,7 @@ class ClassificationTask(TextTask):
         """Return the task with a head for other labels; those that both have keep their weights."""
         own = self.preprocessor
         new = _with_labels(own, labels)
+        new.thresholds = _kept_thresholds(own, labels, self.threshold)
         return self._rebuilt(self.backbone.with_entries(kept_entries(own, new)), new)
 
     def about_figures(self) -> str:
@@ -680,9 +683,19 @@ class ClassificationTask(TextTask):
 def _with_labels(
     preprocessor: ClassificationPreprocessor, labels: Labels
 ) -> ClassificationPreprocessor:
-    """Return a preprocessor for other labels; thresholds are tuned for the labels of a preset."""
+    """Return a preprocessor for other labels, without the thresholds that were tuned."""
     changed = {"labels": dataclasses.asdict(labels), "thresholds": None}
     return type(preprocessor).from_config({**preprocessor.get_config(), **changed})
+
+
+def _kept_thresholds(
+    preprocessor: ClassificationPreprocessor, labels: Labels, otherwise: float
+) -> list[float] | None:
+    """Return tuned thresholds for other labels: those of labels that keep their weights stay."""
+    if preprocessor.thresholds is None or labels.kind != preprocessor.labels.kind:
+        return None
+    known = dict(zip(preprocessor.labels.names, preprocessor.thresholds, strict=True))
+    return [known.get(name, otherwise) for name in labels.names]
 
 
 def _labels_like(known: Labels, names: Any) -> Labels:

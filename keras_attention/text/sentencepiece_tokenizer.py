@@ -80,7 +80,8 @@ class SentencePieceTokenizer(Tokenizer):
             raise ValueError("Expected a SentencePiece model. Received: 0 bytes")
         self._pieces = None if pieces is None else check_pieces(pieces)
         try:
-            self._processor = sentencepiece.SentencePieceProcessor(model_proto=self._model)
+            self._processor = sentencepiece.SentencePieceProcessor()
+            self._processor.LoadFromSerializedProto(self._model)  # which refuses empty ones, too
         except RuntimeError as error:
             raise ValueError(f"Expected a SentencePiece model. Received: {error}") from error
         processor = self._processor

@@ -240,6 +240,12 @@ def _fill_norm(layer: Any, name: str, read: Callable[[str], np.ndarray]) -> None
     layer.beta.assign(read(f"{name}.beta").ravel())
 
 
+def check_depth(layers: int, decoder_layers: int, tensors: Tensors, refusal: Refusal) -> None:
+    """Note more layers than a file has arrays, before their names would fill the memory."""
+    deepest = max(layers, decoder_layers)
+    refusal.need(deepest <= len(tensors.shapes), f"it says that it has {deepest:,} layers")
+
+
 def check_tensors(
     tensors: Tensors,
     wanted: Iterable[tuple[str, tuple[int, ...]]],

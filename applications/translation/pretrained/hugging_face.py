@@ -22,6 +22,7 @@ from .foreign import (
     Architecture,
     Refusal,
     Vocabulary,
+    check_depth,
     check_special,
     check_tensors,
     yaml_mapping,
@@ -77,7 +78,7 @@ class Safetensors(Tensors):
         )
         if not is_sound or len(offsets) != 2:
             raise self.damaged(f"{shown(name)} is described as {shown(described)}")
-        if kind not in TENSOR_DTYPES:
+        if not (isinstance(kind, str) and kind in TENSOR_DTYPES):
             raise UserError(
                 f"{self.path} holds {shown(name)} as {shown(kind)}. Expected: "
                 f"{', '.join(TENSOR_DTYPES)}."
@@ -112,7 +113,8 @@ class TorchTensors(Tensors):
                 self.note(name, tuple(each.shape))
 
     def _read(self, name: str) -> np.ndarray:
-        return self._found[name].float().numpy()
+        with self.reading():
+            return self._found[name].detach().float().numpy()
 
 
 class TensorFlowTensors(Tensors):
@@ -183,6 +185,8 @@ def read(folder: Path) -> Source:
     refusal.check()
     tensors = _weights(folder)
     refusal = Refusal(tensors.path)
+    check_depth(architecture.layers, architecture.decoder_layers, tensors, refusal)
+    refusal.check()
     names = _names(architecture, tensors)
     _check(tensors, names, architecture, refusal)
     refusal.check()

@@ -23,6 +23,7 @@ from .foreign import (
     Architecture,
     Refusal,
     Vocabulary,
+    check_depth,
     check_special,
     check_tensors,
     yaml_mapping,
@@ -243,9 +244,7 @@ def _architecture(tensors: Tensors, options: Mapping[str, Any], refusal: Refusal
     tied, of_source, of_all = (
         bool(options.get(f"tied-embeddings{end}")) for end in ("", "-src", "-all")
     )
-    deepest = len(tensors.shapes)
-    is_possible = max(layers, decoder_layers) <= deepest
-    refusal.need(is_possible, f"it says that it has {max(layers, decoder_layers):,} layers")
+    check_depth(layers, decoder_layers, tensors, refusal)
     refusal.check()
     architecture = Architecture(
         source_words=words[0],
@@ -448,7 +447,8 @@ def _of_sentencepiece(path: Path) -> Vocabulary:
     if not model:  # which the library takes
         raise UserError(f"{path} is no SentencePiece model: it is empty.")
     try:
-        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        processor = sentencepiece.SentencePieceProcessor()
+        processor.LoadFromSerializedProto(model)  # which refuses an empty file, too
     except RuntimeError:
         raise UserError(f"{path} is no SentencePiece model, or damaged.") from None
     words = processor.id_to_piece(list(range(processor.vocab_size())))

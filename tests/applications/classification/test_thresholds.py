@@ -269,3 +269,17 @@ def test_f1_of_nothing_leaves_it_to_the_loss(files, tmp_path, capsys):
     assert (outcome.epoch, outcome.best_epoch) == (3, 3)
     said = capsys.readouterr().err
     assert said.count("note: val_score of epoch 2 is that of epoch 1, 0: of equal scores") == 1
+
+
+def test_labels_that_keep_their_weights_keep_their_thresholds(tmp_path):
+    names = sorted({label for labels in LABELS for label in labels})
+    task = TextClassifier.from_texts(TEXTS, LABELS, units=4, label_kind="many")
+    task.preprocessor.thresholds = [0.1 + place / 100 for place in range(len(names))]
+    known = task.thresholds
+    task.save_to_preset(tmp_path / "preset")
+    turned = TextClassifier.from_preset(tmp_path / "preset", labels=names[::-1])
+    assert turned.thresholds == known and list(turned.thresholds) == names[::-1]
+    found = [set(each.labels) for each in turned.classify(TEXTS)]
+    assert found == [set(each.labels) for each in task.classify(TEXTS)]
+    wider = TextClassifier.from_preset(tmp_path / "preset", labels=["other", *names[:-1]])
+    assert wider.thresholds == {"other": 0.5, **{name: known[name] for name in names[:-1]}}

@@ -150,6 +150,44 @@ def test_arrays_are_checked(tmp_path, change, message):
         Translator.from_preset(tmp_path / "a")
 
 
+def test_an_empty_model_of_sentencepiece_is_refused(tmp_path):
+    write_folder(tmp_path / "a")
+    (tmp_path / "a" / "source.spm").write_bytes(b"")
+    with pytest.raises(ValueError, match="source.spm: Expected a SentencePiece model"):
+        Translator.from_preset(tmp_path / "a")
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_more_layers_than_arrays_are_refused_at_once(tmp_path, side):
+    write_folder(tmp_path / "a", more={f"{side}_layers": 2**31 - 1})
+    with pytest.raises(ValueError, match="it says that it has 2,147,483,647 layers"):
+        Translator.from_preset(tmp_path / "a")
+
+
+@pytest.mark.parametrize("dtype", [["F32"], {}, None, 4], ids=str)
+def test_a_dtype_that_is_no_name_is_refused(tmp_path, dtype):
+    weights, _, _ = write_folder(tmp_path / "a")
+    (tmp_path / "a" / "model.safetensors").write_bytes(safetensors_of(weights, dtype))
+    with pytest.raises(ValueError, match="Expected: F64, F32, F16, BF16"):
+        Translator.from_preset(tmp_path / "a")
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="needs PyTorch")
+def test_parameters_of_pytorch_are_read_and_other_tensors_refused(tmp_path):
+    import torch
+
+    weights, _, _ = write_folder(tmp_path / "a", form="torch")
+    path, name = tmp_path / "a" / "pytorch_model.bin", "model.encoder.layers.0.fc1.weight"
+    tensors = {key: torch.tensor(array) for key, array in weights.items()}
+    torch.save(tensors | {name: torch.nn.Parameter(tensors[name])}, path)
+    found = Translator.from_preset(tmp_path / "a").backbone.encoders[0].feed_forward.kernel
+    np.testing.assert_array_equal(np.asarray(found), weights[name].T)
+    for wrong in (tensors[name].to_sparse(), tensors[name].to("meta")):
+        torch.save(tensors | {name: wrong}, path)
+        with pytest.raises(ValueError, match="pytorch_model.bin is damaged"):
+            Translator.from_preset(tmp_path / "a")
+
+
 def test_copies_of_tied_weights_and_tables_of_positions_are_read(tmp_path):
     weights, config, _ = write_folder(tmp_path / "a")
     for name in ("lm_head", "model.encoder.embed_tokens", "model.decoder.embed_tokens"):
