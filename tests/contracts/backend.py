@@ -1,6 +1,5 @@
 """What differs between backends in the tests: gradients and compiled calls."""
 
-
 import keras
 import numpy as np
 from keras import ops
