@@ -9,6 +9,11 @@ import pytest
 from keras import ops
 
 from keras_attention import automatic_derivatives
+from keras_attention.losses import (
+    coverage_loss,
+    masked_linear_crossentropy,
+    masked_sparse_categorical_crossentropy,
+)
 from tests.contracts.backend import (
     BACKEND,
     input_gradients,
@@ -194,3 +199,54 @@ def test_forward_mode_gives_the_slope_of_the_gradient(name):
     pairs = zip(gradients, directions, strict=True)
     expected = sum(np.sum(gradient * to_numpy(each)) for gradient, each in pairs)
     np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3)
+
+
+IDS = np.array([[3, 0, 5], [1, 6, 0]])  # 0 is padding
+LOSSES = {
+    "crossentropy": (
+        lambda logits: masked_sparse_categorical_crossentropy(IDS, logits, 0.1),
+        [(2, 3, 7)],
+    ),
+    "linear-crossentropy": (
+        lambda features, kernel, bias: masked_linear_crossentropy(
+            IDS, features, kernel, bias, label_smoothing=0.1
+        ),
+        [(2, 3, 5), (5, 7), (7,)],
+    ),
+    "coverage": (lambda scores: coverage_loss(ops.softmax(scores)), [(2, 3, 7)]),
+}
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="the layers' cases try the other backends")
+@pytest.mark.parametrize("how", ["eager", "graph", "xla"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_have_second_derivatives_and_forward_mode(name, how):
+    import tensorflow as tf
+
+    loss, shapes = LOSSES[name]
+    arrays = [ops.convert_to_tensor(random(90 + i, *shape)) for i, shape in enumerate(shapes)]
+
+    def penalty(*xs):
+        with tf.GradientTape() as outer:
+            outer.watch(xs)
+            with tf.GradientTape() as inner:
+                inner.watch(xs)
+                value = ops.sum(ops.square(loss(*xs)))
+            total = squares(inner.gradient(value, xs))
+        return outer.gradient(total, xs)
+
+    run = penalty if how == "eager" else tf.function(penalty, jit_compile=how == "xla")
+    is_automatic = (name, how) == ("linear-crossentropy", "xla")
+    with automatic_derivatives() if is_automatic else contextlib.nullcontext():
+        found = list(map(to_numpy, run(*arrays)))
+    with automatic_derivatives():
+        expected = list(map(to_numpy, penalty(*arrays)))
+    assert_same(found, expected)
+    directions = [ops.convert_to_tensor(random(95 + i, *shape)) for i, shape in enumerate(shapes)]
+    slope = slopes(lambda *xs: ops.sum(ops.square(loss(*xs))), arrays, directions)
+    with tf.GradientTape() as tape:
+        tape.watch(arrays)
+        value = ops.sum(ops.square(loss(*arrays)))
+    pairs = zip(tape.gradient(value, arrays), directions, strict=True)
+    along = sum(np.sum(to_numpy(one) * to_numpy(other)) for one, other in pairs)
+    np.testing.assert_allclose(to_numpy(slope), along, rtol=1e-4)

@@ -310,6 +310,7 @@ def within_cache(index: Tensor, room: Tensor, value: Tensor) -> tuple:
                 f"`max_length`. Received: index={index}"
             )
         return index, value
+    index = ops.cast(index, "int32")
     nearest = ops.clip(index, 0, room - 1)
     return nearest, ops.where(ops.equal(nearest, index), value, float("nan"))
 

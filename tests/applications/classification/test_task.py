@@ -225,7 +225,7 @@ def test_a_text_without_words_is_answered_and_counted(opinions_run, tmp_path, ca
     done = call_command(capsys, "predict", opinions_run, "--input", table)
     found = [json.loads(line) for line in done.out.splitlines()]
     assert [each.get("empty") for each in found] == [None, True]
-    assert done.err.startswith("1 of 2 texts have no words")
+    assert done.err.startswith("1 of 2 texts had no words")
 
 
 def test_a_run_of_pairs_is_a_pair_classifier(tmp_path):

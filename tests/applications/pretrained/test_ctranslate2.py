@@ -76,6 +76,8 @@ def test_the_engine_writes_the_same_words(pair):
 @pytest.mark.parametrize("quantization", ["int8", "int16", "float16", "bfloat16"])
 def test_packed_numbers_are_read(tmp_path, quantization):
     """Argos' packages: eight bits with a scale for each row, one list of words, one model."""
+    if quantization == "bfloat16":
+        pytest.importorskip("torch", reason="CTranslate2 rounds to bfloat16 by PyTorch")
     write_folder(tmp_path / "theirs")
     task = Translator.from_preset(tmp_path / "theirs")
     task.export(tmp_path / "ours", format="ctranslate2")
