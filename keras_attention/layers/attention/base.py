@@ -1,7 +1,6 @@
 """The contract of an attention mechanism, and the steps that all mechanisms share."""
 
 from collections.abc import Callable
-from numbers import Integral
 from typing import Any
 
 import keras
@@ -385,7 +384,8 @@ def is_list(inputs) -> bool:
     """Whether these are several tensors or shapes, and not one."""
     if not isinstance(inputs, (list, tuple)):
         return False
-    return not (inputs and isinstance(inputs[0], (Integral, type(None))))
+    # The sizes of a shape are numbers, None, or symbols of JAX.
+    return not inputs or isinstance(inputs[0], (list, tuple, dict)) or hasattr(inputs[0], "shape")
 
 
 def row_zeros(value):
