@@ -79,7 +79,10 @@ class KeepBest(keras.callbacks.Callback):
         save_more: Callable[[], None] | None = None,
     ):
         super().__init__()
-        self.path, self.judge, self.patience, self.save_more = path, judge, patience, save_more
+        self.path = path
+        self.judge = judge
+        self.patience = patience
+        self.save_more = save_more
         self.figures: dict[str, float | None] = {}
         self.measured_on = judge.measured_on
         self.epoch = self.step = self.wait = 0
@@ -105,8 +108,10 @@ class KeepBest(keras.callbacks.Callback):
         if self.epoch and not self.judge.is_better(figures, self.figures):
             self.wait += 1
         else:
-            self.figures, self.wait = figures, 0
-            self.epoch, self.step = epoch + 1, updates_made(self.model)
+            self.figures = figures
+            self.wait = 0
+            self.epoch = epoch + 1
+            self.step = updates_made(self.model)
             self.save()
         if self.exhausted:
             self.model.stop_training = True
@@ -125,7 +130,9 @@ class KeepBest(keras.callbacks.Callback):
 
     def take(self, figures: dict[str, float | None]) -> None:
         """Take the figures that the best weights so far have on the data of today."""
-        self.figures, self.wait, self.told = figures, 0, False
+        self.figures = figures
+        self.wait = 0
+        self.told = False
         self.measured_on = self.judge.measured_on
 
     def get_state(self):
@@ -160,7 +167,9 @@ class HalveOnPlateau(keras.callbacks.Callback):
 
     def __init__(self, best: KeepBest, patience: int):
         super().__init__()
-        self.best, self.patience, self.wait = best, patience, 0
+        self.best = best
+        self.patience = patience
+        self.wait = 0
 
     def on_epoch_end(self, epoch, logs=None):
         self.wait = self.wait + 1 if self.best.wait else 0

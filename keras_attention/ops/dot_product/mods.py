@@ -35,7 +35,7 @@ import keras
 from keras import ops
 
 from ..positions import alibi_slopes
-from ..types import Tensor
+from ..types import Tensor, is_float
 
 register = keras.saving.register_keras_serializable("keras_attention")
 
@@ -180,12 +180,12 @@ class Mods:
 
     def tensors(self) -> list:
         """Return the tensors that gradients reach."""
-        return [value for v, value in self.values if _is_float(v)] + list(self._given().values())
+        return [value for v, value in self.values if is_float(v)] + list(self._given().values())
 
     def scored(self, score: Tensor, places: tuple, tensors: Sequence[Tensor]) -> Tensor:
         """Return the scores of a block, computed with `tensors` in place of `self.tensors()`."""
         given, function = list(tensors), self.score
-        mapping = [(v, given.pop(0) if _is_float(v) else value) for v, value in self.values]
+        mapping = [(v, given.pop(0) if is_float(v) else value) for v, value in self.values]
         if given:
             new = dict(zip(self._given(), given, strict=True))
             args = [new.get(place, value) for place, value in enumerate(function.args)]
@@ -204,7 +204,7 @@ class Mods:
         if not isinstance(self.score, functools.partial):
             return {}
         given: dict[Any, Any] = {**dict(enumerate(self.score.args)), **self.score.keywords}
-        return {k: value for k, value in given.items() if ops.is_tensor(value) and _is_float(value)}
+        return {k: value for k, value in given.items() if ops.is_tensor(value) and is_float(value)}
 
 
 class _Recorder(keras.StatelessScope):
@@ -225,7 +225,3 @@ def _values_read(function: Callable) -> tuple:
         function()
     # Read here, outside of any custom gradient: TensorFlow refuses variables inside.
     return tuple((v, ops.convert_to_tensor(v.value)) for v in recorder.variables.values())
-
-
-def _is_float(tensor: Tensor) -> bool:
-    return keras.backend.is_float_dtype(keras.backend.standardize_dtype(tensor.dtype))
