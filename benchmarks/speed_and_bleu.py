@@ -25,7 +25,7 @@ from keras_attention.applications.translation import (
     Translator,
     load_corpus,
 )
-from keras_attention.metrics import bleu
+from keras_attention.applications.translation.metrics import bleu
 
 BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
 BY_ENGINE = ("float32", "int8")

@@ -8,9 +8,9 @@ import keras
 import numpy as np
 
 from keras_attention.applications.common.preprocessor import padded
+from keras_attention.applications.text import BucketedBatches
 from keras_attention.layers import TransformerEncoder
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
-from keras_attention.text import BucketedBatches
 
 LONGEST = 100
 """Longer training sentences are left out."""

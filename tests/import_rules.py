@@ -15,14 +15,13 @@ LIBRARY = {
     "decoding": {"ops", "decoding"},
     "losses": {"ops", "losses"},
     "metrics": {"ops", "metrics", "paths"},
-    "text": {"text", "paths"},
     "visualization": {"visualization", "paths"},
     "distribute": {"distribute"},
     "paths": set(),
     "version": set(),
 }
 # What every application is built on.
-SHARED = {"applications.common", "applications.training"}
+SHARED = {"applications.common", "applications.text", "applications.training"}
 TASKS = {"translation", "summarization", "answer_selection", "classification"}
 
 # Tensors are made with keras.ops alone in these, so that they run on every backend.

@@ -21,7 +21,7 @@ MODULES = [
     "keras_attention.layers",
     "keras_attention.losses",
     "keras_attention.metrics",
-    "keras_attention.text",
+    "keras_attention.applications.text",
     "keras_attention.visualization",
 ]
 APPLICATIONS = [

@@ -45,16 +45,27 @@ def test_the_files_are_found():
             "must not",
         ),
         ("keras_attention/losses.py", "from keras_attention.metrics import bleu", "must not"),
-        ("keras_attention/metrics/x.py", "from keras_attention.text import T", "must not"),
-        ("keras_attention/text/x.py", "from keras_attention.losses import T", "must not"),
-        ("keras_attention/visualization/x.py", "from keras_attention.text import T", "must not"),
-        ("keras_attention/text/x.py", "from keras_attention.applications import T", "must not"),
+        (
+            "keras_attention/metrics/x.py",
+            "from keras_attention.applications.text import T",
+            "must not",
+        ),
+        (
+            "keras_attention/visualization/x.py",
+            "from keras_attention.applications.text import T",
+            "must not",
+        ),
+        (
+            "applications/text/x.py",
+            "from keras_attention.applications.translation import T",
+            "must not",
+        ),
         ("keras_attention/__init__.py", "from keras_attention.applications import T", "must not"),
         ("keras_attention/new/x.py", "", "no entry in LIBRARY"),
         ("keras_attention/ops/x.py", "import tensorflow as tf", "use keras.ops"),
         ("keras_attention/layers/x.py", "from jax import numpy", "use keras.ops"),
         ("keras_attention/decoding/x.py", "def f():\n    import torch", "use keras.ops"),
-        ("applications/translation/x.py", "from keras_attention.text.special import A", "inside"),
+        ("applications/translation/x.py", "from keras_attention.losses.special import A", "inside"),
         (
             "applications/common/x.py",
             "from keras_attention.applications.translation import A",
@@ -91,7 +102,7 @@ def test_applications_do_not_import_one_another(other):
     [
         ("keras_attention/ops/x.py", "from keras import ops\nfrom keras_attention.ops.y import z"),
         ("keras_attention/layers/x.py", "import keras\nfrom keras_attention.ops.masks import z"),
-        ("keras_attention/text/x.py", "import tensorflow as tf\nimport tensorflow_text"),
+        ("applications/text/x.py", "import tensorflow as tf\nimport tensorflow_text"),
         (
             "keras_attention/__init__.py",
             '"""A."""\nfrom keras_attention.ops import a\n__all__ = ["a"]',
@@ -99,12 +110,16 @@ def test_applications_do_not_import_one_another(other):
         (
             "applications/translation/x.py",
             "from keras_attention import A\n"
-            "from keras_attention.text import B\nfrom keras_attention.losses import C\n"
+            "from keras_attention.applications.text import B\n"
+            "from keras_attention.losses import C\n"
             "from keras_attention.applications.training.config import D\n"
             "from keras_attention.applications.translation.data import E\nfrom .model import F",
         ),
         ("applications/cli.py", "from keras_attention.applications.translation.task import A"),
-        ("applications/common/x.py", "from .files import a\nfrom keras_attention.text import B"),
+        (
+            "applications/common/x.py",
+            "from .files import a\nfrom keras_attention.applications.text import B",
+        ),
         ("tests/x.py", "from keras_attention.ops.masks import a\nimport torch\n_a = torch.nn"),
     ],
 )
@@ -121,7 +136,7 @@ def run_without(names: tuple[str, ...], statement: str) -> subprocess.CompletedP
 
 
 def test_import_needs_only_keras():
-    parts = "decoding, layers, losses, metrics, ops, text, visualization"
+    parts = "decoding, layers, losses, metrics, ops, visualization"
     result = run_without(NOT_AT_IMPORT, f"from keras_attention import {parts}")
     assert result.returncode == 0, result.stderr
 

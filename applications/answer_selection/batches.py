@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from keras_attention.text import BucketedBatches
-
+from ..text import BucketedBatches
 from .data import QuestionSet
 from .preprocessor import AnswerPreprocessor, Coverage, padded
 

@@ -7,8 +7,6 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention.text import SPECIAL_TOKENS, UNK_ID, WordTokenizer
-
 from ..common import preprocessor as common
 from ..common.errors import check_counts, shown
 from ..common.preprocessor import (
@@ -19,6 +17,7 @@ from ..common.preprocessor import (
     is_tensor,
 )
 from ..common.vectors import with_words
+from ..text import SPECIAL_TOKENS, UNK_ID, WordTokenizer
 
 
 @dataclasses.dataclass(frozen=True)

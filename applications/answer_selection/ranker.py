@@ -9,9 +9,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention.metrics import pair_accuracy, ranking_score, trec_run_lines
-from keras_attention.text import load_tokenizer
-
 from ..common.backend import of_at_most, service_of
 from ..common.errors import (
     Problems,
@@ -30,9 +27,11 @@ from ..common.preprocessor import as_texts, check_equally_many
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
 from ..common.vectors import start_vectors
+from ..text import load_tokenizer
 from .batches import EncodedQuestions, TrainingBatches, encode
 from .config import PRESETS, AnswerSelectionConfig, TrainingConfig
 from .data import Candidate, Question, QuestionSet, as_questions, has_split, load_questions
+from .metrics import pair_accuracy, ranking_score, trec_run_lines
 from .model import HardestHinge, build_model, make_network
 from .network import AnswerNetwork
 from .preprocessor import AnswerPreprocessor, padded
@@ -225,7 +224,7 @@ class AnswerRanker(TextTask):
         Args:
             questions: as `fit` takes them.
             protocol: `"filtered"`, without questions that any ranking answers, or `"unfiltered"`;
-                see [`ranking_score`][keras_attention.metrics.ranking_score].
+                see [`ranking_score`][applications.answer_selection.metrics.ranking_score].
             trec_run: a new file for the ranking, in trec_eval's form.
             on_too_long: what to do with a question or candidate of more than `max_length` words:
                 `"truncate"`, `"error"` or `"skip"` (leave it out, and count it as

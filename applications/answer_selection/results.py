@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from keras_attention.metrics import ranking_score
 from keras_attention.visualization import ShadedTokens
 
 from ..common.explanation import ExplainedAnswer, attention_map
 from ..common.shown import Shown
 from .data import QuestionSet
+from .metrics import ranking_score
 from .preprocessor import Coverage
 
 PROTOCOLS = ("filtered", "unfiltered")

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keras_attention.text import WordTokenizer
-
 from ..common.errors import UserError
 from ..common.files import output_file
 from ..common.vectors import VectorFile, read_vectors, start_vectors
+from ..text import WordTokenizer
 from .config import VectorsConfig
 from .preprocessor import AnswerPreprocessor
 

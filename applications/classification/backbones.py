@@ -15,10 +15,10 @@ import keras_hub
 from keras import ops
 
 from keras_attention.paths import output_path
-from keras_attention.text import PAD_ID, SPECIAL_TOKENS, Tokenizer
 
 from ..common.errors import UserError, did_you_mean, one_line
 from ..common.weights import check_room
+from ..text import PAD_ID, SPECIAL_TOKENS, Tokenizer
 from .config import ClassificationConfig
 from .encoders import SIDES, TextEncoder
 from .layers import PACKAGE

@@ -10,8 +10,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention.text import BucketedBatches, load_tokenizer
-
 from ..common.errors import (
     Problems,
     UserError,
@@ -33,6 +31,7 @@ from ..common.presets import (
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
 from ..common.vectors import read_vectors, start_vectors, with_words
+from ..text import BucketedBatches, load_tokenizer
 from . import data, results
 from .backbones import FOLDER, BackboneEncoder, BackboneTokenizer, Pretrained, load_pretrained
 from .config import (

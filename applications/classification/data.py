@@ -11,13 +11,12 @@ from typing import Any, get_args
 
 import numpy as np
 
-from keras_attention.text import BucketedBatches, nfc
-
 from ..common.arguments import is_finite
 from ..common.bad_lines import BadLine, Line, checked
 from ..common.errors import UserError, check_choice, counted, shown
 from ..common.lengths import OnTooLong
 from ..common.preprocessor import Splits
+from ..text import BucketedBatches, nfc
 from .config import SPLITS, DataConfig
 from .encoders import SIDES
 from .preprocessor import ClassificationPreprocessor, in_sentences, length_of

@@ -8,11 +8,11 @@ import numpy as np
 from keras import ops
 
 from keras_attention.layers import AttentionPooling, MultiHeadAttention, TransformerEncoder
-from keras_attention.text import PAD_ID, UNK_ID
 
 from ..common.arguments import KeepsArguments
 from ..common.errors import check_choice
 from ..common.network import bidirectional_gru
+from ..text import PAD_ID, UNK_ID
 
 PACKAGE = "keras_attention.classification"
 WIDTHS = (3, 4, 5)

@@ -7,9 +7,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention.text import END_ID, PAD_ID
-
 from ..common.errors import check_choice
+from ..text import END_ID, PAD_ID
 from .layers import PACKAGE, Part
 
 KINDS = ("naive_bayes", "nb_svm")

@@ -11,8 +11,6 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention.text import END_ID, PAD_ID, Tokenizer, nfc
-
 from ..common.arguments import is_finite
 from ..common.errors import UserError, check_choice, check_range, shown
 from ..common.preprocessor import (
@@ -22,6 +20,7 @@ from ..common.preprocessor import (
     is_tensor,
     padded,
 )
+from ..text import END_ID, PAD_ID, Tokenizer, nfc
 from . import backbones
 from .config import ClassificationConfig, TokenizerConfig
 from .encoders import SIDES

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, log_expit, log_softmax, softmax
 
-from keras_attention.metrics import calibration, confusion_matrix, f1_scores
 from keras_attention.visualization import (
     ShadedTokens,
     display_tokens,
@@ -27,6 +26,7 @@ from ..common.explanation import (
 )
 from ..common.files import check_picture
 from ..common.shown import Shown, written
+from .metrics import calibration, confusion_matrix, f1_scores
 from .preprocessor import Labels
 
 THRESHOLD = 0.5

@@ -5,9 +5,8 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_text
 
-from keras_attention.text import PAD_ID
-
 from ..common.backend import of_at_most, service_of
+from ..text import PAD_ID
 from .encoders import SIDES
 from .preprocessor import SENTENCE_END, ClassificationPreprocessor, Labels
 

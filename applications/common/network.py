@@ -11,8 +11,8 @@ from keras import ops
 
 from keras_attention.distribute import ReleasesGraphs
 from keras_attention.paths import input_path, output_path
-from keras_attention.text import PAD_ID, START_ID, UNK_ID
 
+from ..text import PAD_ID, START_ID, UNK_ID
 from .arguments import KeepsArguments, without
 from .errors import UserError, check_counts
 from .files import replacing

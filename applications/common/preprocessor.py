@@ -11,10 +11,15 @@ import keras
 import keras_hub
 import numpy as np
 
-from keras_attention import text
 from keras_attention.paths import output_path
-from keras_attention.text import PAD_ID, Tokenizer, tokenizer_from_config
 
+from ..text import (
+    PAD_ID,
+    SentencePieceTokenizer,
+    Tokenizer,
+    WordTokenizer,
+    tokenizer_from_config,
+)
 from .arguments import KeepsArguments
 from .batches import IteratorOfBatches
 from .errors import check_unicode, shown
@@ -44,7 +49,7 @@ class TextPreprocessor(KeepsArguments, keras_hub.models.Preprocessor):
         for name, tokenizer in tokenizers.items():
             if not isinstance(tokenizer, Tokenizer):
                 raise ValueError(
-                    f"`{name}` should be a tokenizer of keras_attention.text; "
+                    f"`{name}` should be a tokenizer of keras_attention.applications.text; "
                     f"`{type(self).__name__}.adapt` makes one of your texts. "
                     f"Received: {name}={tokenizer!r}"
                 )
@@ -73,9 +78,9 @@ class TextPreprocessor(KeepsArguments, keras_hub.models.Preprocessor):
         """Train the tokenizer that a section of a configuration describes."""
         common = {"vocabulary_size": section.vocabulary_size, "lowercase": section.lowercase}
         if section.kind != "words":
-            return text.SentencePieceTokenizer.train(lines, model_type=section.model_type, **common)
+            return SentencePieceTokenizer.train(lines, model_type=section.model_type, **common)
         common |= {"min_count": section.min_count, "split": getattr(section, "split", "unicode")}
-        return text.WordTokenizer.train(lines, **common)
+        return WordTokenizer.train(lines, **common)
 
     def entries(self) -> dict[str, list[Hashable]]:
         """Return the tokens, and labels where there are any, in the order of their indices.

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_attention.text import SPECIAL_TOKENS, WordTokenizer, nfc
-
+from ..text import SPECIAL_TOKENS, WordTokenizer, nfc
 from .errors import UserError, counted
 from .files import lines_of, verify_checksum
 

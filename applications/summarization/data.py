@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_attention.paths import input_path
-from keras_attention.text import END_ID, START_ID, BucketedBatches
 
 from ..common.bad_lines import BadLine, checked
 from ..common.errors import UserError, check_choice, counted
 from ..common.files import json_object, lines_of
 from ..common.preprocessor import Splits, pairs_of
+from ..text import END_ID, START_ID, BucketedBatches
 from .config import SPLITS, DataConfig
 from .preprocessor import (
     SummarizationPreprocessor,

@@ -10,10 +10,10 @@ from keras_attention.decoding import DecodingResult, SearchOptions, sentence_see
 from keras_attention.decoding import search as search_by_options
 from keras_attention.layers import AttentionMechanism, BahdanauAttention
 from keras_attention.losses import masked_sparse_categorical_crossentropy, token_weights
-from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID
 
 from ..common.errors import check_counts
 from ..common.network import Network, recurrent_start, without_unwritable
+from ..text import END_ID, PAD_ID, START_ID, UNK_ID
 from .config import ModelConfig
 from .encoders import FlatEncoder, HierarchicalEncoder, TransformerReader, on_end
 

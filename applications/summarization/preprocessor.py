@@ -8,8 +8,6 @@ from typing import Any, get_args
 import keras
 import numpy as np
 
-from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID, WordTokenizer, nfc
-
 from ..common.errors import check_choice, check_counts, check_unicode, shown
 from ..common.lengths import OnTooLong, TooLong
 from ..common.preprocessor import (
@@ -19,6 +17,7 @@ from ..common.preprocessor import (
     is_tensor,
     padded,
 )
+from ..text import END_ID, PAD_ID, START_ID, UNK_ID, WordTokenizer, nfc
 
 
 @dataclasses.dataclass(frozen=True)

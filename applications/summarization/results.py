@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from keras_attention.metrics import repeated_ngrams, rouge
 from keras_attention.visualization import (
     alignment_text,
     display_tokens,
@@ -21,6 +20,7 @@ from ..common.errors import shown
 from ..common.explanation import AttentionMap, Tokens, attention_map
 from ..common.files import check_picture
 from ..common.shown import Searched, written
+from .metrics import repeated_ngrams, rouge
 
 WIDEST = 40
 """The most words of a document that are drawn, those that were read the most."""

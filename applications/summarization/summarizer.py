@@ -12,8 +12,6 @@ from keras import ops
 from keras_attention.decoding import SearchOptions
 from keras_attention.layers import AttentionMechanism, CoverageAttention, TemporalAttention
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
-from keras_attention.metrics import oracle_sentences
-from keras_attention.text import END_ID, PAD_ID, UNK_ID, BucketedBatches, load_tokenizer
 
 from ..common.backend import of_at_most, seeds_in_graph, service_of
 from ..common.errors import Problems, UserError, check_counts
@@ -23,10 +21,12 @@ from ..common.lengths import without_rows
 from ..common.preprocessor import check_equally_many
 from ..common.search_task import SearchTask, seeds_of
 from ..common.shown import ranked_number
+from ..text import END_ID, PAD_ID, UNK_ID, BucketedBatches, load_tokenizer
 from .config import ARCHITECTURES, PRESETS, SummarizationConfig
 from .data import Corpus, EncodedCorpus, encode_corpus, has_split, in_memory, load_corpus
 from .data import make_batches as batches_of
 from .encoders import HierarchicalEncoder, TransformerReader
+from .metrics import oracle_sentences
 from .model import LabelLikelihood, SummarizationModel, build_model
 from .model import search as search_in
 from .preprocessor import (

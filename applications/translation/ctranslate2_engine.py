@@ -11,11 +11,11 @@ import numpy as np
 from keras import ops
 
 from keras_attention.decoding import DecodingResult, LengthPenalty, SearchOptions
-from keras_attention.text import END_ID, PAD_ID, START_ID
 
 from ..common.errors import UserError, check_choice
 from ..common.streams import default_streams, rows_of_a_batch, usable_cores
 from ..common.task import TextTask
+from ..text import END_ID, PAD_ID, START_ID
 from .conversions import WAY_OUT, Weights, kept, words_of
 from .ctranslate2_export import LONGEST, check_network, require_ctranslate2, save_model
 

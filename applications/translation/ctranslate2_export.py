@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 
 from keras_attention.layers import PositionalEncoding
-from keras_attention.text import END_ID, SPECIAL_TOKENS, START_ID, UNK_ID
 
 from ..common.errors import UserError
 from ..common.files import new_folder
 from ..common.task import TextTask
+from ..text import END_ID, SPECIAL_TOKENS, START_ID, UNK_ID
 from .conversions import words_of
 from .models.transformer import Transformer
 
@@ -28,7 +28,7 @@ def export_ctranslate2(task: TextTask, output: Path | str) -> None:
 
     ```
     import ctranslate2
-    from keras_attention.text import load_tokenizer
+    from ..text import load_tokenizer
 
     source, target = (load_tokenizer("exported/tokenizers", name) for name in ("source", "target"))
     translator = ctranslate2.Translator("exported/model", compute_type="float32")

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from keras_attention.paths import input_path
-from keras_attention.text import END_ID, START_ID, BucketedBatches, PackedIds, Tokenizer
 
 from ..common import downloads
 from ..common.bad_lines import BadLine, checked
@@ -16,6 +15,7 @@ from ..common.errors import Problems, UserError, check_choice, counted
 from ..common.files import lines_of
 from ..common.lines import Lines, in_chunks, taken
 from ..common.preprocessor import Splits, as_texts, pairs_of, rows_of_parts
+from ..text import END_ID, START_ID, BucketedBatches, PackedIds, Tokenizer
 from . import dates
 from .config import SPLITS, DataConfig
 from .preprocessor import TranslationPreprocessor

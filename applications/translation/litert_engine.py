@@ -20,7 +20,6 @@ import keras
 import numpy as np
 
 from keras_attention.decoding import DecodingResult, SearchOptions
-from keras_attention.text import PAD_ID
 
 from ..common.backend import require_backend
 from ..common.errors import UserError, check_choice, check_number, one_line
@@ -28,6 +27,7 @@ from ..common.files import digest, new_folder
 from ..common.search_task import of_graph
 from ..common.streams import default_streams, usable_cores
 from ..common.task import TextTask
+from ..text import PAD_ID
 from .conversions import WAY_OUT, Weights, kept
 from .search import search
 
@@ -136,7 +136,7 @@ def export_litert(
     ```
     import numpy as np
     from ai_edge_litert.interpreter import Interpreter
-    from keras_attention.text import load_tokenizer
+    from ..text import load_tokenizer
 
     source, target = (load_tokenizer("exported/tokenizers", name) for name in ("source", "target"))
     run = Interpreter("exported/search.tflite").get_signature_runner()

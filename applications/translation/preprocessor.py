@@ -7,8 +7,6 @@ from typing import Any
 
 import keras
 
-from keras_attention.text import END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, Tokenizer, nfc
-
 from ..common.errors import UserError, check_number, shown
 from ..common.lengths import rows_too_long
 from ..common.preprocessor import (
@@ -19,6 +17,7 @@ from ..common.preprocessor import (
     is_tensor,
     padded,
 )
+from ..text import END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, Tokenizer, nfc
 from .config import MOST_VARIANTS, TokenizerConfig
 
 KINDS = ("sentencepiece", "words")

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from keras_attention.metrics import bleu, bleu_by_length, chrf
-from keras_attention.text import END_ID, UNK_ID, Tokenizer, nfc
 from keras_attention.visualization import alignment_text, display_tokens, plot_alignment
 
 from ..common.errors import shown
 from ..common.explanation import AttentionMap, Tokens, attention_map
 from ..common.files import check_picture
 from ..common.shown import Searched, ranked_number, written
+from ..text import END_ID, UNK_ID, Tokenizer, nfc
+from .metrics import bleu, bleu_by_length, chrf
 from .preprocessor import TranslationPreprocessor
 
 SPACE = "\u2581"

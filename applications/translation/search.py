@@ -7,10 +7,10 @@ from keras import ops
 from keras_attention.decoding import DecodingResult, SearchOptions, sentence_seeds
 from keras_attention.decoding import search as search_by_options
 from keras_attention.losses import masked_sparse_categorical_crossentropy
-from keras_attention.text import END_ID, PAD_ID, START_ID
 
 from ..common.errors import shown
 from ..common.network import without_unwritable
+from ..text import END_ID, PAD_ID, START_ID
 from .models.base import TranslationModel
 from .shortlist import Shortlist
 

@@ -3,9 +3,9 @@
 import tensorflow as tf
 
 from keras_attention.decoding import SearchOptions
-from keras_attention.text import END_ID, PAD_ID, UNK_ID
 
 from ..common.backend import of_at_most, seeds_in_graph, service_of
+from ..text import END_ID, PAD_ID, UNK_ID
 from .search import search
 from .translator import Translator
 

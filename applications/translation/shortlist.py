@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_attention.text import END_ID, PAD_ID, nfc
-
 from ..common.bad_lines import BadLine, checked
 from ..common.errors import check_counts, shown
 from ..common.files import lines_of, output_file
+from ..text import END_ID, PAD_ID, nfc
 from .preprocessor import TranslationPreprocessor, as_pairs, distinct_words, encode_checked
 
 if TYPE_CHECKING:

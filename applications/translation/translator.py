@@ -12,8 +12,6 @@ from keras import ops
 
 from keras_attention.decoding import SearchOptions
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
-from keras_attention.metrics import bleu, bleu_tokenizer
-from keras_attention.text import END_ID, START_ID, load_tokenizer, nfc
 
 from ..common.arguments import settings_of
 from ..common.errors import UserError, check_choice, check_number, check_single, shown
@@ -24,12 +22,14 @@ from ..common.preprocessor import as_texts, padded
 from ..common.presets import check_arguments
 from ..common.search_task import SearchTask, seeds_of
 from ..common.streams import rows_of_a_batch, stream_count
+from ..text import END_ID, START_ID, load_tokenizer, nfc
 from . import data
 from .config import PRESETS, TranslationConfig
 from .conversions import WAY_OUT
 from .ctranslate2_engine import CTranslate2
 from .ctranslate2_export import export_ctranslate2
 from .litert_engine import LiteRT, export_litert
+from .metrics import bleu, bleu_tokenizer
 from .models.base import TranslationModel, WordCrossentropy
 from .models.builder import NETWORKS, build_model
 from .models.ensemble import Ensemble
@@ -72,8 +72,9 @@ class Translator(SearchTask):
         label_smoothing: of the default loss.
         consistency: of the default loss, the weight of R-Drop (`masked_linear_crossentropy`).
         target_language: code of the language translated into, such as `"zh"`, by which BLEU cuts
-            texts into words ([`bleu_tokenizer`][keras_attention.metrics.bleu_tokenizer]); None for
-            one with spaces between words.
+            texts into words
+            ([`bleu_tokenizer`][applications.translation.metrics.bleu_tokenizer]); None for one
+            with spaces between words.
         **kwargs: `name`, `compile` and the like of `keras_hub.models.Task`.
 
     Raises:
@@ -393,8 +394,8 @@ class Translator(SearchTask):
                 chrF count the best matches, an exact match is of any, and the perplexity is that of
                 the first.
             search: how to search; None for the task's own options.
-            tokenize: BLEU's tokeniser, as for [`bleu`][keras_attention.metrics.bleu]; None for that
-                of the task's `target_language`.
+            tokenize: BLEU's tokeniser, as for [`bleu`][applications.translation.metrics.bleu];
+                None for that of the task's `target_language`.
             on_too_long: what to do with a pair one side of which has more than 10,000 tokens:
                 `"error"`, `"truncate"` or `"skip"` (leave it out). The figures then say how many
                 there were, as `"truncated"` or `"left_out"`.

@@ -12,12 +12,14 @@ import pytest
 import keras_attention
 from keras_attention import applications, metrics, visualization
 from keras_attention.applications.answer_selection import AnswerRanker, DataConfig, load_questions
+from keras_attention.applications.answer_selection.metrics import read_trec_run
 from keras_attention.applications.classification import TextClassifier
 from keras_attention.applications.classification.backbones import Pretrained
 from keras_attention.applications.classification.results import draw_confusion
 from keras_attention.applications.common import files
 from keras_attention.applications.common.presets import preset_folder
 from keras_attention.applications.summarization import Summarizer
+from keras_attention.applications.text import WordTokenizer, load_tokenizer
 from keras_attention.applications.training.config import load_config, read_yaml
 from keras_attention.applications.training.run_folder import RunFolder, is_free, refuse_existing
 from keras_attention.applications.training.tasks import average_tasks, resume_task, train_task
@@ -26,7 +28,6 @@ from keras_attention.applications.translation.demo import run_demo
 from keras_attention.applications.translation.litert_engine import export_litert
 from keras_attention.applications.translation.shortlist import Shortlist
 from keras_attention.paths import input_path, is_address, output_path
-from keras_attention.text import WordTokenizer, load_tokenizer
 from tests.applications.commands import call_command
 
 pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
@@ -217,7 +218,7 @@ READERS = {
     "run": lambda path: RunFolder(path),
     "tokenizer": lambda path: load_tokenizer(path),
     "alignments": lambda path: metrics.read_alignments(path),
-    "trec": lambda path: metrics.read_trec_run(path),
+    "trec": lambda path: read_trec_run(path),
     "folder": lambda path: load_questions(DataConfig(dataset="wikiqa", folder=path), "dev"),
     "weights": lambda path: Translator.from_preset("dates").load_weights(path),
 }

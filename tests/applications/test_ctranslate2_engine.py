@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from keras_attention.applications.command import main
+from keras_attention.applications.text import SPECIAL_TOKENS, WordTokenizer
 from keras_attention.applications.translation import (
     Transformer,
     TranslationPreprocessor,
@@ -15,7 +16,6 @@ from keras_attention.applications.translation import (
 )
 from keras_attention.applications.translation.ctranslate2_engine import CTranslate2, _Search
 from keras_attention.decoding import SearchOptions
-from keras_attention.text import SPECIAL_TOKENS, WordTokenizer
 from tests.applications.test_streams import random_lines
 from tests.applications.translation_runs import MAX_LENGTH, SOURCE_LINES, make_translator
 

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from keras_attention.applications.common.preprocessor import padded
+from keras_attention.applications.text import PAD_ID, START_ID
 from keras_attention.applications.translation import Ensemble, RNNSearch, Translator
 from keras_attention.applications.translation.search import force, search
 from keras_attention.decoding import SearchOptions
-from keras_attention.text import PAD_ID, START_ID
 from tests.applications.commands import call_command
 from tests.applications.translation_runs import SOURCE_LINES, TARGET_LINES, make_translator
 

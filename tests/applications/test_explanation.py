@@ -18,7 +18,7 @@ from keras_attention.applications.common.explanation import (
     attention_map,
     page,
 )
-from keras_attention.text import UNK_ID
+from keras_attention.applications.text import UNK_ID
 from tests.applications.commands import call_command
 from tests.contracts.tasks import DOCUMENTS, LABELS, TEXTS, translator
 

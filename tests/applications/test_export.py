@@ -8,8 +8,8 @@ import keras
 import numpy as np
 import pytest
 
+from keras_attention.applications.text import load_tokenizer
 from keras_attention.applications.translation import Transformer, Translator
-from keras_attention.text import load_tokenizer
 from tests.applications.translation_runs import SOURCE_LINES, make_translator
 
 LINES = [*SOURCE_LINES, "", "the zebra rides over a man", "  ", "Ein Stra\u00dfenhund \u72ac"]

@@ -23,8 +23,8 @@ from keras_attention.applications.training.run_folder import RunFolder, read_met
 from keras_attention.applications.training.tasks import resume_task, train_task
 from keras_attention.applications.translation import Translator
 from keras_attention.applications.translation.config import TranslationConfig
+from keras_attention.applications.translation.metrics import bleu
 from keras_attention.applications.translation.results import blind_bleu
-from keras_attention.metrics import bleu
 from tests.applications import small_training
 from tests.applications.commands import call_command
 from tests.applications.small_training import assert_same_runs, make_run, saved, terminate_at

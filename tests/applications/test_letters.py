@@ -11,9 +11,9 @@ from keras_attention.applications.classification import Labels, TextClassifier
 from keras_attention.applications.common.vectors import read_vectors, start_vectors
 from keras_attention.applications.summarization import Summarizer
 from keras_attention.applications.summarization.preprocessor import split_sentences
+from keras_attention.applications.text import WordTokenizer
 from keras_attention.applications.translation import Shortlist, Translator
 from keras_attention.applications.translation.results import evaluation_report
-from keras_attention.text import WordTokenizer
 
 SOURCES = ["séjour désagréable", "Việt rất đẹp", "한국어 문장을", "hôtel ệ ự"] * 2
 TARGETS = ["đẹp tiếng", "한국어 값이", "séjour été", "ệ ộ"] * 2

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from keras_attention.applications.command import main
+from keras_attention.applications.text import load_tokenizer
 from keras_attention.applications.translation import Translator, litert_engine
 from keras_attention.applications.translation.conversions import Weights
 from keras_attention.applications.translation.litert_engine import _quietly
-from keras_attention.text import load_tokenizer
 from tests.applications.test_streams import random_lines
 from tests.applications.translation_runs import SOURCE_LINES, make_translator
 

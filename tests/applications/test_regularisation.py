@@ -9,6 +9,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.text import SentencePieceTokenizer
 from keras_attention.applications.training.config import load_config
 from keras_attention.applications.training.tasks import average_tasks
 from keras_attention.applications.translation import (
@@ -26,7 +27,6 @@ from keras_attention.losses import (
     MaskedSparseCategoricalCrossentropy,
     masked_linear_crossentropy,
 )
-from keras_attention.text import SentencePieceTokenizer
 from tests.applications.commands import assert_same_training
 from tests.applications.translation_runs import SOURCE_LINES, TARGET_LINES
 

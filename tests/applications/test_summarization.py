@@ -28,8 +28,8 @@ from keras_attention.applications.summarization.results import (
     in_lines,
     table,
 )
+from keras_attention.applications.text import END_ID, START_ID, UNK_ID
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
-from keras_attention.text import END_ID, START_ID, UNK_ID
 from tests.applications.summarization_runs import (
     CORPUS,
     DOCUMENTS,

@@ -11,6 +11,7 @@ import pytest
 from data_folder import data_folder
 from keras_attention.applications.common import downloads
 from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.text import END_ID, START_ID, WordTokenizer
 from keras_attention.applications.translation.config import DataConfig
 from keras_attention.applications.translation.data import (
     MULTI30K,
@@ -22,7 +23,6 @@ from keras_attention.applications.translation.data import (
     load_corpus,
     make_batches,
 )
-from keras_attention.text import END_ID, START_ID, WordTokenizer
 
 SOURCE = ["a b c", "d", "e f", "b b b b b"]
 TARGET = ["A B", "D D D", "E", "B"]

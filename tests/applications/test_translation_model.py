@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from keras_attention import LocalAttention, LuongAttention
+from keras_attention.applications.text import END_ID
 from keras_attention.applications.translation import (
     Luong,
     RNNEncDec,
@@ -20,7 +21,6 @@ from keras_attention.applications.translation.models.layers import (
 )
 from keras_attention.applications.translation.search import search
 from keras_attention.decoding import SearchOptions
-from keras_attention.text import END_ID
 from tests.applications.translation_runs import randomize
 from tests.attention_oracle import softmax
 from tests.docs_examples import run_fences

@@ -21,6 +21,7 @@ from keras_attention.applications.translation import (
     load_corpus,
     verbs,
 )
+from keras_attention.applications.translation.metrics import bleu
 from keras_attention.applications.translation.results import (
     align_words,
     pharaoh,
@@ -29,7 +30,6 @@ from keras_attention.applications.translation.results import (
     words_of_tokens,
 )
 from keras_attention.applications.translation.verbs import alignment_errors, evaluation_corpus
-from keras_attention.metrics import bleu
 from tests.applications.commands import write_dates
 
 # Each search or score is of a batch or two: tracing that would be most of it.

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from keras_attention.applications.common.preprocessor import padded
+from keras_attention.applications.text import END_ID, PAD_ID, START_ID, UNK_ID
 from keras_attention.applications.translation import Translator
+from keras_attention.applications.translation.metrics import bleu
 from keras_attention.decoding import SearchOptions
-from keras_attention.metrics import bleu
-from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID
 from tests.applications.translation_runs import (
     MAX_LENGTH,
     SOURCE_LINES,

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 
+from keras_attention.applications.text import END_ID
 from keras_attention.applications.training.config import load_config
 from keras_attention.applications.translation import (
     TranslationConfig,
@@ -12,7 +13,6 @@ from keras_attention.applications.translation import (
     Translator,
 )
 from keras_attention.decoding import SearchOptions
-from keras_attention.text import END_ID
 
 SOURCE_LINES = [
     "a man rides a brown horse",

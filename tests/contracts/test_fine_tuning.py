@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_attention.applications.classification import Labels, PairClassifier, TextClassifier
 from keras_attention.applications.common.network import Network
+from keras_attention.applications.text import WordTokenizer
 from keras_attention.applications.translation import (
     Ensemble,
     RNNSearch,
@@ -16,7 +17,6 @@ from keras_attention.applications.translation import (
     TranslationPreprocessor,
     Translator,
 )
-from keras_attention.text import WordTokenizer
 from tests.contracts.tasks import LABELS, PAIRS, SIZES, TASKS, TEXTS, translator
 
 TOKENIZERS = ("tokenizer", "source_tokenizer", "target_tokenizer")

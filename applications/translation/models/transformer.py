@@ -8,9 +8,9 @@ from keras import ops
 
 from keras_attention.decoding import mask_of_origins
 from keras_attention.layers import PositionalEncoding, TransformerDecoder, TransformerEncoder
-from keras_attention.text import END_ID, PAD_ID
 
 from ...common.errors import check_choice, check_counts
+from ...text import END_ID, PAD_ID
 from .base import TranslationModel
 from .layers import padding_mask
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from keras_attention.decoding import SearchOptions
-from keras_attention.text import load_tokenizer
 
 from ...common.errors import UserError, one_line, shown
 from ...common.files import MOST_JSON, json_object, read_bytes
+from ...text import load_tokenizer
 from ..preprocessor import TranslationPreprocessor, distinct_words
 from .foreign import Architecture, Refusal, Vocabulary, check_special, check_tensors
 from .source import Source, preprocessor_of

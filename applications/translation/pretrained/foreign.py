@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import yaml
 
-from keras_attention.text import START_ID
-
 from ...common.errors import UserError, not_yaml, shown
+from ...text import START_ID
 from ..models.transformer import Transformer
 from .tensors import Tensors
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from keras_attention.decoding import SearchOptions
-from keras_attention.text import SentencePieceTokenizer
 
 from ...common.errors import UserError, one_line
 from ...common.files import checksum, read_bytes
+from ...text import SentencePieceTokenizer
 from ..models.transformer import Transformer
 from ..preprocessor import TranslationPreprocessor
 

@@ -15,7 +15,7 @@ from keras_attention.applications.answer_selection.vectors import (
     write_vectors,
 )
 from keras_attention.applications.common.errors import UserError
-from keras_attention.text import WordTokenizer
+from keras_attention.applications.text import WordTokenizer
 
 TEXTS = [
     "When was Ötzi found?",

@@ -11,7 +11,7 @@ from keras_attention.applications.classification import (
     TextClassifier,
     build_model,
 )
-from keras_attention.text import WordTokenizer
+from keras_attention.applications.text import WordTokenizer
 from tests.applications.commands import train_here
 
 SETTINGS = [

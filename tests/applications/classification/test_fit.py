@@ -15,7 +15,7 @@ from keras_attention.applications.classification import (
     build_model,
 )
 from keras_attention.applications.classification.config import ClassificationConfig
-from keras_attention.text import WordTokenizer
+from keras_attention.applications.text import WordTokenizer
 from tests.applications.classification.conftest import (
     LABELS,
     REVIEWS,

@@ -18,8 +18,8 @@ from keras_attention.applications.classification import (
 )
 from keras_attention.applications.classification.linear import KINDS, rows_of
 from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.text import END_ID
 from keras_attention.applications.training.tasks import train_task
-from keras_attention.text import END_ID
 
 TEXTS = ["not bad", "so good", "bad fun", "not good"] * 3
 LABELS = ["yes", "yes", "no", "no"] * 3

@@ -12,7 +12,7 @@ import numpy as np
 import sentencepiece
 
 from tests.applications.pretrained.marian_files import OPTIONS, SELF, Oracle
-from tests.text.random_text import foreign_model
+from tests.applications.text.random_text import foreign_model
 
 RECORDED = Path(__file__).with_name("hugging_face.json")
 CONFIG = {

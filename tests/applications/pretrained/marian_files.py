@@ -6,7 +6,7 @@ import numpy as np
 import yaml
 from scipy.special import erf
 
-from tests.text.random_text import foreign_model
+from tests.applications.text.random_text import foreign_model
 
 OPTIONS = {
     "version": "v1.9.56 94aeaa46",

@@ -15,8 +15,8 @@ from keras_attention.applications.translation import (
 )
 from tests.applications.pretrained.hugging_face_files import SENTENCES as TAGGED
 from tests.applications.pretrained.hugging_face_files import write_folder
+from tests.applications.text.random_text import SENTENCES, foreign_model
 from tests.applications.translation_runs import randomize
-from tests.text.random_text import SENTENCES, foreign_model
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the package ctranslate2")
 SIZES = {"embedding_size": 12, "feed_forward_size": 19, "heads": 3, "layers": 2}

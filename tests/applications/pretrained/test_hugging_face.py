@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
+from keras_attention.applications.text import END_ID, PAD_ID, START_ID, UNK_ID
 from keras_attention.applications.translation import Translator
-from keras_attention.text import END_ID, PAD_ID, START_ID, UNK_ID
 from tests.applications.pretrained.hugging_face_files import (
     CASES,
     RECORDED,
@@ -19,7 +19,7 @@ from tests.applications.pretrained.hugging_face_files import (
     safetensors_of,
     write_folder,
 )
-from tests.text.random_text import foreign_model
+from tests.applications.text.random_text import foreign_model
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 

@@ -6,7 +6,12 @@ import warnings
 
 import pytest
 
-from keras_attention.text import SentencePieceTokenizer, WordTokenizer, load_tokenizer, nfc
+from keras_attention.applications.text import (
+    SentencePieceTokenizer,
+    WordTokenizer,
+    load_tokenizer,
+    nfc,
+)
 
 LINES = [
     "Séjour désagréable à l'hôtel, où l'été n'était pas là.",

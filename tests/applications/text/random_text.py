@@ -4,7 +4,7 @@ import random
 
 from sentencepiece import sentencepiece_model_pb2
 
-from keras_attention.text import END_ID, UNK_ID, SentencePieceTokenizer
+from keras_attention.applications.text import END_ID, UNK_ID, SentencePieceTokenizer
 
 ODD_LINES = [
     "",

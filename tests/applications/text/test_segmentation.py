@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from sentencepiece import sentencepiece_model_pb2
 
-from keras_attention.text import SentencePieceTokenizer
-from keras_attention.text.segmentation import SPACE
-from tests.text.random_text import SENTENCES
+from keras_attention.applications.text import SentencePieceTokenizer
+from keras_attention.applications.text.segmentation import SPACE
+from tests.applications.text.random_text import SENTENCES
 
 PIECES = {SPACE: -3.0, "a": -2.0, "b": -2.5, "ab": -1.5, "ba": -1.75, "aba": -2.25, "bb": -4.0}
 DRAWS = 20_000
@@ -93,8 +93,8 @@ def test_nothing_left_out_gives_the_pieces_of_encode():
 @pytest.mark.slow
 def test_a_seed_fixes_the_pieces_in_every_process(model_type):
     command = (
-        "from tests.text.random_text import SENTENCES as lines\n"
-        "from keras_attention.text import SentencePieceTokenizer\n"
+        "from tests.applications.text.random_text import SENTENCES as lines\n"
+        "from keras_attention.applications.text import SentencePieceTokenizer\n"
         f"tokenizer = SentencePieceTokenizer.train(lines, 75, {model_type!r})\n"
         "print(tokenizer.sample(lines, 0.3, 7))"
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .alignment import read_regular
+from ..common.files import lines_of
 
 PROTOCOLS = ("filtered", "unfiltered")
 
@@ -157,8 +157,7 @@ def read_trec_run(path: str | os.PathLike) -> dict[str, dict[str, float]]:
 
     Raises:
         ValueError: Naming file and line, if a line has another form or a candidate comes twice; and
-            if the file is a pipe or a device.
-        OSError: If the file cannot be read.
+            if the file is missing, empty, a pipe or a device.
     """
     return _read(path, 6, 4, float, "question Q0 candidate rank score name")
 
@@ -192,8 +191,7 @@ def _read(
     path: str | os.PathLike, fields: int, column: int, number: Callable[[str], Any], form: str
 ) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
-    lines = read_regular(path).decode("utf-8").split("\n")
-    for position, line in enumerate(lines, 1):
+    for position, line in enumerate(lines_of(path), 1):
         words = line.split()
         if not words:
             continue

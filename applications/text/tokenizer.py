@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..paths import input_path, output_path
+from keras_attention.paths import input_path, output_path
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -116,7 +116,7 @@ def load_tokenizer(folder: str | os.PathLike, name: str = "tokenizer") -> Tokeni
 
     Example:
 
-    >>> from keras_attention.text import WordTokenizer
+    >>> from keras_attention.applications.text import WordTokenizer
     >>> WordTokenizer(["the", "cat"]).save("run", "source")
     >>> load_tokenizer("run", "source").vocabulary[4:]
     ['the', 'cat']
@@ -157,7 +157,7 @@ def tokenizer_from_config(config: Mapping[str, Any]) -> Tokenizer:
 
     Example:
 
-    >>> from keras_attention.text import WordTokenizer
+    >>> from keras_attention.applications.text import WordTokenizer
     >>> config = WordTokenizer(["the", "cat"]).get_config()
     >>> tokenizer_from_config(config).vocabulary[4:]
     ['the', 'cat']

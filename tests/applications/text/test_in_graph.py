@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from keras_attention.text import SentencePieceTokenizer
-from tests.text.random_text import SENTENCES, random_lines
-from tests.text.test_tokenizers import MAKERS
+from keras_attention.applications.text import SentencePieceTokenizer
+from tests.applications.text.random_text import SENTENCES, random_lines
+from tests.applications.text.test_tokenizers import MAKERS
 
 tf = pytest.importorskip("tensorflow")
 LINES = random_lines(4000, seed=5) + SENTENCES

@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
-from keras_attention.metrics import calibration, confusion_matrix, f1_scores
+from keras_attention.applications.classification.metrics import (
+    calibration,
+    confusion_matrix,
+    f1_scores,
+)
 
 
 def counted(truth, predicted):

@@ -11,7 +11,7 @@ import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
 from data_folder import data_folder
-from keras_attention.text import (
+from keras_attention.applications.text import (
     END_ID,
     PAD_ID,
     START_ID,
@@ -21,8 +21,8 @@ from keras_attention.text import (
     WordTokenizer,
     load_tokenizer,
 )
-from keras_attention.text import word_tokenizer as words
-from tests.text.random_text import SENTENCES, foreign_model, random_lines
+from keras_attention.applications.text import word_tokenizer as words
+from tests.applications.text.random_text import SENTENCES, foreign_model, random_lines
 
 
 def of_own_pieces(lowercase: bool) -> SentencePieceTokenizer:

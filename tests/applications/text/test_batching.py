@@ -9,8 +9,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from keras_attention.text import BucketedBatches, PackedIds
-from keras_attention.text.batching import choose_lengths, place
+from keras_attention.applications.text import BucketedBatches, PackedIds
+from keras_attention.applications.text.batching import choose_lengths, place
 
 
 def sentences(number: int, seed: int, longest: int = 23) -> list[list[int]]:
@@ -226,7 +226,7 @@ def test_a_dataset_leaves_tensors_their_pages():
     code = """
 import resource
 import tensorflow as tf
-from keras_attention.text import BucketedBatches
+from keras_attention.applications.text import BucketedBatches
 list(BucketedBatches(([[5, 6]],), 2).to_dataset(epochs=1))
 for step in range(250):
     if step == 50:

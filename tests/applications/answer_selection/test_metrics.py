@@ -1,11 +1,12 @@
 """Rankings: against a plain oracle, in trec_eval's order of ties, and on a published run."""
 
 import gzip
+import os
 
 import numpy as np
 import pytest
 
-from keras_attention.metrics import (
+from keras_attention.applications.answer_selection.metrics import (
     pair_accuracy,
     rank,
     ranking_score,
@@ -157,3 +158,13 @@ def test_the_published_run_gets_its_published_figures(published, judged, protoco
     run, folder = published
     score = ranking_score(run, read_trec_judgements(folder / judged), protocol)
     assert (f"{score.map:.4f}", f"{score.mrr:.4f}", score.questions) == expected
+
+
+@pytest.mark.parametrize("read", [read_trec_run, read_trec_judgements])
+def test_pipes_and_devices_are_refused_at_once(tmp_path, read):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        with pytest.raises(ValueError, match="a pipe or a device|regular file|expected a file"):
+            read(path)
+    with pytest.raises(ValueError, match=r"none"):
+        read(tmp_path / "none")
