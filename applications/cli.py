@@ -150,7 +150,7 @@ def _start(task_class: type[TextTask], preset: str) -> tuple[TextTask, Path]:
 
 def _check_same_start(run: RunFolder, preset: str | None) -> None:
     """Refuse to continue a run from another preset than that which it started from."""
-    known = run.about.get("from", {}).get("preset")  # none in a run of version 0.1
+    known = run.about.get("from", {}).get("preset")
     if preset is not None and str(known) != origin_name(preset):
         had = f"started from {known}" if known else "did not start from a preset"
         raise UserError(

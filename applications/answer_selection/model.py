@@ -327,12 +327,6 @@ class AnswerSelector(AnswerNetwork):
         )
         return {**super().get_config(), **own}
 
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> "AnswerSelector":
-        """Return the network of a configuration; that of version 0.1 has a section `config`."""
-        config = dict(config)
-        return super().from_config({**config.pop("config", {}), **config})
-
 
 @keras.saving.register_keras_serializable("keras_attention")
 class HardestHinge(KeepsArguments, keras.losses.Loss):

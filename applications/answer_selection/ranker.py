@@ -27,7 +27,6 @@ from ..common.preprocessor import as_texts, check_equally_many
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
 from ..common.vectors import start_vectors
-from ..text import load_tokenizer
 from .batches import EncodedQuestions, TrainingBatches, encode
 from .config import PRESETS, AnswerSelectionConfig, TrainingConfig
 from .data import Candidate, Question, QuestionSet, as_questions, has_split, load_questions
@@ -398,14 +397,6 @@ class AnswerRanker(TextTask):
         if preprocessor.vectors is not None:
             network.set_vectors(preprocessor.vectors)
         return cls(network, preprocessor, section.negatives, section.margin, section.loss)
-
-    @classmethod
-    def preprocessor_of_0_1(cls, folder: Path, config: Any) -> AnswerPreprocessor:
-        tokenizer = load_tokenizer(folder / "tokenizers", "words")
-        options = (config.vocabulary.unknown_buckets, config.data.max_length)
-        preprocessor = AnswerPreprocessor(tokenizer, *options)
-        preprocessor.read_start(folder / "tokenizers")
-        return preprocessor
 
     def settings(self, written):
         found = super().settings(written)

@@ -1,7 +1,6 @@
 """The classifiers: Keras tasks from texts, or pairs of texts, to labels."""
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -31,7 +30,7 @@ from ..common.presets import (
 from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
 from ..common.vectors import read_vectors, start_vectors, with_words
-from ..text import BucketedBatches, load_tokenizer
+from ..text import BucketedBatches
 from . import data, results
 from .backbones import FOLDER, BackboneEncoder, BackboneTokenizer, Pretrained, load_pretrained
 from .config import (
@@ -533,21 +532,6 @@ class ClassificationTask(TextTask):
             label_smoothing=config.training.label_smoothing,
             threshold=config.training.threshold,
         )
-
-    @classmethod
-    def preprocessor_of_0_1(cls, folder: Path, config: Any) -> ClassificationPreprocessor:
-        path = folder / "tokenizers" / "labels.json"
-        try:
-            labels = Labels(**json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
-            raise UserError(f"{path} is missing or damaged: train again.") from None
-        if config.model.architecture == "backbone":
-            tokenizer = load_pretrained(folder / FOLDER, weights=False).tokenizer
-        else:
-            tokenizer = load_tokenizer(folder / "tokenizers")
-        preprocessor = preprocessor_of(config, tokenizer, labels)
-        preprocessor.read_start(folder)
-        return preprocessor
 
     def settings(self, written):
         found, preprocessor = super().settings(written), self.preprocessor

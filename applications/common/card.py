@@ -79,7 +79,7 @@ def write_card_of_run(
     path = run.path / CARD_FILE
     known = known_checksums(run.path).get(CARD_FILE, [])
     is_edited = path.is_file() and checksum(path) not in known
-    if is_edited or run.about["format"] == 1:  # which has no checksums
+    if is_edited:
         return
     files = {
         name: f"`{Path(file).name}`, SHA-256 `{sha}`"

@@ -309,7 +309,7 @@ def known_checksums(folder: Path) -> dict[str, list[str]]:
 def verify_checksum(path: Path, folder: Path | None = None) -> None:
     """Refuse a file whose content is not what its folder's checksums say.
 
-    A file that has no checksum, as those of version 0.1, passes.
+    A file without a checksum passes.
     """
     folder = folder or path.parent
     name = path.relative_to(folder).as_posix()

@@ -48,8 +48,6 @@ def update_task(parts: Mapping[str, Any], folder: Path) -> None:
     Those of its parts stay as they are there: a training may have another dtype policy.
     """
     path = folder / TASK_FILE
-    if not path.is_file():  # a run of version 0.1 has none
-        return
     before, own = read_part(folder, TASK_FILE), json.loads(json.dumps(parts[TASK_FILE]["config"]))
     changed = {name: value for name, value in own.items() if name not in OF_PARTS}
     config = before["config"] | changed

@@ -14,7 +14,7 @@ from keras import ops
 from keras_attention.distribute import GlobalMean
 from keras_attention.paths import is_address, output_path
 
-from ..training.config import Precision, by_key, load_config, precision_of
+from ..training.config import Precision, by_key
 from ..training.fit import (
     build_optimizer,
     check_executions,
@@ -22,7 +22,7 @@ from ..training.fit import (
     optimizes_what_is_trained,
     with_scaled_loss,
 )
-from ..training.run_folder import CARD_FILE, FORMAT, RunFolder
+from ..training.run_folder import CARD_FILE
 from . import presets
 from .backend import CompiledFunctions, require_backend
 from .batches import IteratorOfBatches, encoded_batches
@@ -33,7 +33,6 @@ from .files import checksum, new_folder, write_checksums
 from .network import OwnModel, check_ids
 from .preprocessor import TextPreprocessor, counts_of, is_dataset, sources_of
 from .vectors import write_start
-from .weights import load_weights as read_weights
 
 
 class TextTask(OwnModel, keras_hub.models.Task):
@@ -69,7 +68,6 @@ class TextTask(OwnModel, keras_hub.models.Task):
                                             `val_loss` among them
     settings(written)                       the keys of a configuration that say what the task has
     for_corpus(corpus)                      the task of a preset, for the labels of a corpus
-    preprocessor_of_0_1(folder, config)     that of a run folder that version 0.1 made
     ```
 
     Args:
@@ -619,11 +617,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
                 or its network cannot be given the new vocabulary.
         """
         folder = presets.preset_folder(preset)
-        if not (folder / presets.TASK_FILE).is_file():
-            if (folder / FORMAT).is_file():
-                return cls.from_run_0_1(folder, load_weights)
-            if cls.reads_foreign(folder):
-                return cls.from_foreign(folder, load_weights, **kwargs)
+        if not (folder / presets.TASK_FILE).is_file() and cls.reads_foreign(folder):
+            return cls.from_foreign(folder, load_weights, **kwargs)
         weights = folder / presets.WEIGHTS_FILE if load_weights else None
         task = presets.read_task(cls, folder, weights, **kwargs)
         if is_address(preset) or folder.parent == presets.PRESETS:  # not a folder of the user's
@@ -642,17 +637,6 @@ class TextTask(OwnModel, keras_hub.models.Task):
     def from_foreign(cls, folder: Path, load_weights: bool = True, **kwargs: Any) -> "TextTask":
         """Return the task of a folder in a format of others."""
         raise NotImplementedError(f"{cls.__name__} reads no models of others.")
-
-    @classmethod
-    def from_run_0_1(cls, folder: Path, load_weights: bool = True) -> "TextTask":
-        """Return the task of a run folder that version 0.1 made."""
-        RunFolder(folder, task=cls.name_of_task)
-        config = load_config(cls.config_class, [folder / "config.yaml"])
-        preprocessor = cls.preprocessor_of_0_1(folder, config)
-        task = cls.configured(config, preprocessor, precision_of(config))
-        if load_weights:
-            read_weights(task.backbone, folder / "best.weights.h5")
-        return task
 
     @classmethod
     def load(cls, run: Path | str) -> "TextTask":

@@ -21,7 +21,7 @@ from ..common.lengths import without_rows
 from ..common.preprocessor import check_equally_many
 from ..common.search_task import SearchTask, seeds_of
 from ..common.shown import ranked_number
-from ..text import END_ID, PAD_ID, UNK_ID, BucketedBatches, load_tokenizer
+from ..text import END_ID, PAD_ID, UNK_ID, BucketedBatches
 from .config import ARCHITECTURES, PRESETS, SummarizationConfig
 from .data import Corpus, EncodedCorpus, encode_corpus, has_split, in_memory, load_corpus
 from .data import make_batches as batches_of
@@ -411,11 +411,6 @@ class Summarizer(SearchTask):
         sizes = (config.tokenizer.extra_words, config.data.max_sentences)
         network = build_model(config.model, preprocessor.vocabulary_size, *sizes, dtype)
         return cls(network, preprocessor, dataclasses.asdict(config.decoding))
-
-    @classmethod
-    def preprocessor_of_0_1(cls, folder: Path, config: Any) -> SummarizationPreprocessor:
-        tokenizer = load_tokenizer(folder / "tokenizers", "words")
-        return SummarizationPreprocessor(tokenizer, **_preprocessing_of(config))
 
     def settings(self, written):
         found, network = super().settings(written), self.backbone

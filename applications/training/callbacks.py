@@ -468,7 +468,7 @@ def training_variables(model: keras.Model) -> list:
     """Return all that training changes: weights, seed generators' states, the optimizer's own.
 
     `model.save_weights` leaves the states of seed generators (dropout) out; `variables` has them.
-    Of a task they are those of its network, as in version 0.1: what else it has is for searching.
+    Of a task they are those of its network: what else it has is for searching.
     """
     network = network_of(model).variables
     known = {id(variable) for variable in network}

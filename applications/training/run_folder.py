@@ -1,6 +1,6 @@
 """The folder of one training run: its files, their checks, and the lock of the process that trains.
 
-    RUN/FORMAT              {"format": 2, "task": "translation", "package": "0.2.0", ...}: what made
+    RUN/FORMAT              {"format": 1, "task": "translation", "package": "0.2.0", ...}: what made
                             the run, its configuration and the checksums of its data
     RUN/CHECKSUMS           the checksums of the files below that do not grow
     RUN/config.yaml         the configuration, complete
@@ -12,8 +12,6 @@
     RUN/checkpoints/        step-00001234.npz: all that an exact resume needs
     RUN/metrics.jsonl       one line an epoch
     RUN/tensorboard/        the same figures for TensorBoard
-
-Format 1, of version 0.1, has best.weights.h5 and no checksums; it is read and continued as it is.
 
 A run folder appears whole: it is prepared under another name and renamed, so that a kill during
 preparation leaves no run folder at all.
@@ -44,7 +42,7 @@ from ..common.errors import UserError, shown
 from ..common.files import json_object, read_bytes, write_text
 from .config import MOST_BYTES, by_key, changed_keys, read_yaml, save_config
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 1
 FORMAT, CARD_FILE, START_WEIGHTS = "FORMAT", "README.md", "start.weights.h5"
 
 
@@ -61,11 +59,9 @@ class RunFolder:
         self.task: str = self.about["task"]
         if task not in (None, self.task):
             raise UserError(f"{self.path} is a run of task {shown(self.task)}. Expected: {task}.")
-        first = self.about["format"] == 1
-        self.best_weights = self.path / ("best.weights.h5" if first else "model.weights.h5")
+        self.best_weights = self.path / "model.weights.h5"
         self.start_weights = self.path / START_WEIGHTS
         self.config = self.path / "config.yaml"
-        self.tokenizers = self.path / "tokenizers"
         self.checkpoints = self.path / "checkpoints"
         self.metrics = self.path / "metrics.jsonl"
         self.tensorboard = self.path / "tensorboard"
@@ -81,9 +77,7 @@ class RunFolder:
             )
 
     def changed_keys(self) -> list[str]:
-        """Return the keys of config.yaml that another hand changed; `[]` in format 1."""
-        if self.about["format"] == 1:
-            return []
+        """Return the keys of config.yaml that another hand changed."""
         # Read before its checksum: a training that replaces it notes the new one first.
         content = read_bytes(self.config, MOST_BYTES)
         known = files.known_checksums(self.path).get(self.config.name)
@@ -98,8 +92,6 @@ class RunFolder:
 
         `given` are the checksums of data that Python hands over, by their use.
         """
-        if self.about["format"] == 1:
-            return []
         changes = [
             f"{name} is {now}, and was {self.about[name]}"
             for name, now in VERSIONS.items()
@@ -130,8 +122,6 @@ class RunFolder:
         `given` are the checksums of data that come from no file, as of `changes`.
         """
         save_config(config, self.config)
-        if self.about["format"] == 1:
-            return
         self.about |= _about(read_yaml(self.config), self.task, self.path)
         self.about |= {"given": dict(given)} if given else {}
         if accepted:
@@ -194,7 +184,7 @@ def writing(run: RunFolder) -> Iterator[None]:
     Files that a kill left half-written are removed first.
     """
     lock = run.path / "LOCK"
-    for path in (run.checkpoints, run.tensorboard, run.tokenizers, lock):
+    for path in (run.checkpoints, run.tensorboard, lock):
         if path.is_symlink():
             raise UserError(
                 f"{path} is a symbolic link, and training would write where it leads. Put a "
@@ -259,8 +249,6 @@ def _read_format(path: Path) -> dict:
         )
     if not is_known:
         raise UserError(f"{marker} is damaged: expected JSON with 'format' and 'task'.")
-    if number == 1:
-        return about
     about = {"given": {}, "from": {}, "accepted": [], **about}
     for field, is_right in FIELDS.items():
         if not is_right(about.get(field)):
@@ -301,7 +289,7 @@ FIELDS: dict[str, Callable[[Any], bool]] = {
         and all(isinstance(each, dict) and _are_texts(each.get("changes")) for each in value)
     ),
 }
-"""The fields of FORMAT in version 2, beside `format` and `task`, and their checks."""
+"""The fields of FORMAT beside `format` and `task`, and their checks."""
 
 
 class MetricsLog:

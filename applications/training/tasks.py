@@ -24,7 +24,6 @@ from ..common.errors import Problems, UserError, WorkersStopped, one_line, quiet
 from ..common.files import NotWritten, checksum, digest
 from ..common.presets import (
     NETWORK_FILE,
-    PREPROCESSOR_FILE,
     read_part,
     read_preprocessor,
     read_task,
@@ -255,7 +254,7 @@ def fit_new_run(
             task.describe(folder)
     run = RunFolder(output, changed=accept_changes, task=task.name_of_task)
     whose = "this task: give another `run`"
-    parts = preprocessor_of(type(task), run), task.preprocessor
+    parts = preprocessor_of(run), task.preprocessor
     _check_like(output, "preprocessor", *parts, whose, to_train=True)
     if run.about["format"] > 1:
         own = json.loads(json.dumps(keras.saving.serialize_keras_object(task.backbone)))
@@ -363,7 +362,7 @@ def _new_task(task_class: type[TextTask], run: RunFolder, config: Any) -> TextTa
     if run.start_weights.is_file():
         policy = keras.config.dtype_policy()  # of `model_scope`
         return read_task(task_class, run.path, run.start_weights, policy)
-    return task_class.configured(config, preprocessor_of(task_class, run))
+    return task_class.configured(config, preprocessor_of(run))
 
 
 def _check_epoch(task: TextTask, section: Any, encoded: Any) -> None:
@@ -383,14 +382,11 @@ def _read(task_class, config):
     return [task_class.read(config, split) for split in ("train", "dev")]
 
 
-def preprocessor_of(task_class: type[TextTask], run: RunFolder) -> Any:
-    """Return the preprocessor of a run; one of version 0.1 keeps its tokenizers as files."""
-    if (run.path / PREPROCESSOR_FILE).is_file():
-        preprocessor = read_preprocessor(run.path)
-        preprocessor.read_start(run.path)
-        return preprocessor
-    config = load_config(task_class.config_class, [run.config])
-    return task_class.preprocessor_of_0_1(run.path, config)
+def preprocessor_of(run: RunFolder) -> Any:
+    """Return the preprocessor of a run."""
+    preprocessor = read_preprocessor(run.path)
+    preprocessor.read_start(run.path)
+    return preprocessor
 
 
 SECONDS_TO_BE_SEEN = 60.0

@@ -163,12 +163,6 @@ SIZES = {
     "base": {"embedding_size": 512, "feed_forward_size": 2048, "layers": 6, "heads": 8},
 }
 HALF_WIDTH = 10
-# Values that only repeat the default of a recurrent architecture: version 0.1 wrote them into
-# configurations, where newer ones have null.
-SAYS_NOTHING = {"layers": (1, 2), "half_width": (HALF_WIDTH,), "input_feeding": (True,)} | {
-    "attention": ("global",),
-    "score": ("general",),
-}
 
 
 @dataclass(frozen=True)
@@ -286,12 +280,12 @@ class ModelConfig:
                 object.__setattr__(self, name, value)
 
     def _refuse(self, *names: str) -> None:
-        """Refuse keys that are not null."""
-        nothing = {} if self.architecture == "transformer" else SAYS_NOTHING
+        """Refuse keys that are neither null nor the architecture's default."""
         chosen = f"model.architecture {self.architecture}"
         if self.architecture == "luong" and self.attention:
             chosen += f" with model.attention {self.attention} and model.score {self.score}"
-        names = [name for name in names if getattr(self, name) not in nothing.get(name, ())]
+        own = OWN_KEYS[self.architecture]
+        names = tuple(name for name in names if getattr(self, name) != own.get(name))
         check_unused("model", self, names, f"does not apply to {chosen}: leave it out, or null.")
 
 

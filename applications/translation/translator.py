@@ -22,7 +22,7 @@ from ..common.preprocessor import as_texts, padded
 from ..common.presets import check_arguments
 from ..common.search_task import SearchTask, seeds_of
 from ..common.streams import rows_of_a_batch, stream_count
-from ..text import END_ID, START_ID, load_tokenizer, nfc
+from ..text import END_ID, START_ID, nfc
 from . import data
 from .config import PRESETS, TranslationConfig
 from .conversions import WAY_OUT
@@ -598,11 +598,6 @@ class Translator(SearchTask):
         task = cls(network, **given)
         task.card_sections = source.card()
         return task
-
-    @classmethod
-    def preprocessor_of_0_1(cls, folder, config) -> TranslationPreprocessor:
-        sides = (load_tokenizer(folder / "tokenizers", side) for side in ("source", "target"))
-        return TranslationPreprocessor(*sides, config.tokenizer.replace_unknown)
 
     def settings(self, written):
         found, network = super().settings(written), self.backbone

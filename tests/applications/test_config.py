@@ -192,8 +192,7 @@ def test_presets_are_valid_and_change_the_defaults(preset):
         ),
         (["--model.reverse_source=true"], "reverse_source does not apply to model.architecture rn"),
         (
-            ["--model.architecture=rnnencdec", "--decoding.coverage_penalty=0.2"]
-            + ["--model.attention=global"],  # as version 0.1 wrote
+            ["--model.architecture=rnnencdec", "--decoding.coverage_penalty=0.2"],
             "decoding.coverage_penalty needs attention, which model.architecture rnnencdec has not",
         ),
         (

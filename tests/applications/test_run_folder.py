@@ -117,7 +117,7 @@ def test_a_folder_that_appears_meanwhile_is_kept(tmp_path):
         ({"thesis.txt": ""}, "is not a run folder"),
         ({"config.yaml": ""}, "half-written run folder: its FORMAT file is missing"),
         ({"FORMAT": '{"format": 1, "task": "translation"}'}, "half-written: it has no config.yaml"),
-        ({"FORMAT": '{"format": 3, "task": "translation"}'}, r"newer .*format 3; .* up to 2"),
+        ({"FORMAT": '{"format": 2, "task": "translation"}'}, r"newer .*format 2; .* up to 1"),
         ({"FORMAT": '{"format": 1}', "config.yaml": ""}, "FORMAT is damaged"),
         ({"FORMAT": '{"form', "config.yaml": ""}, "FORMAT is damaged"),
         ({"FORMAT": "[1]", "config.yaml": ""}, "FORMAT is damaged"),

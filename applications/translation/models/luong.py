@@ -154,15 +154,6 @@ class Luong(TranslationModel):
         parts |= {} if self.has_attention else {"attention": False}
         return {**super().get_config(), "layers": self.depth, **parts}
 
-    @classmethod
-    def from_config(cls, config):
-        if "score" in config:  # of version 0.1, whose attention was described by names
-            names = ("attention", "score", "attention_units", "half_width", "max_source_length")
-            named = [config[name] for name in names]
-            config = {name: value for name, value in config.items() if name not in names}
-            config["attention"] = luong_attention(config["units"], *named)
-        return super().from_config(config)
-
 
 def stacked_cells(units: int, layers: int, dropout: float, **policy) -> keras.layers.Layer:
     """Return LSTM cells one above the other, with dropout between them, or the only one."""

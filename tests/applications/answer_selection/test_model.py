@@ -183,13 +183,6 @@ def test_parts_are_given_as_layers_and_come_back():
     assert isinstance(again.question_reader, Reader) and again.question_reader is not again.reader
 
 
-def test_a_file_of_0_1_describes_the_same_network():
-    old = {"units": 7, "encoder": "inner-context", "occam": True, "embedding_size": 5}
-    config = {"name": "old", "vocabulary_size": VOCABULARY, "config": old, "log_odds": True}
-    model = AnswerSelector.from_config(config)
-    assert model.reader.occam and model.log_odds and model.units == 7 and model.name == "old"
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
