@@ -247,35 +247,6 @@ def test_features_and_a_matrix_have_the_loss_of_their_logits(batch, shape, ignor
     np.testing.assert_allclose(array(loss), (values * each).sum() / each.sum(), rtol=1e-5)
 
 
-def test_features_of_two_passes_have_their_mean_loss_and_divergence():
-    rng = np.random.default_rng(12)
-    target = rng.integers(0, V, (B, T))
-    features, kernel, bias = (
-        rng.normal(size=shape).astype("float32") for shape in ((2, B, T, 7), (7, V), (V,))
-    )
-    logits = features.astype("float64") @ kernel + bias
-    log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    divergence = ((np.exp(log_p[0]) - np.exp(log_p[1])) * (log_p[0] - log_p[1])).sum(-1) / 2
-    each = sum(oracle(target, one, 0.1, 0) for one in logits) / 2 + 5.0 * divergence / 2
-    expected = each[target > 0].mean()
-    loss = masked_linear_crossentropy(target, features, kernel, bias, 0.1, consistency=5.0)
-    np.testing.assert_allclose(array(loss), expected, rtol=1e-5)
-    one = masked_linear_crossentropy(target, features[0], kernel, bias, 0.1)
-    alike = masked_linear_crossentropy(
-        target, np.stack([features[0]] * 2), kernel, bias, 0.1, consistency=5.0
-    )
-    np.testing.assert_allclose(array(alike), array(one), rtol=1e-5)
-
-
-def test_consistency_needs_two_passes():
-    target, kernel, bias = np.ones((B, T), int), np.ones((3, V)), np.ones(V)
-    with pytest.raises(ValueError, match=r"two passes, of shape \(2, ..., D\).*\(1, 3, 5, 3\)"):
-        features = np.ones((1, B, T, 3))
-        masked_linear_crossentropy(target, features, kernel, bias, consistency=1.0)
-    with pytest.raises(ValueError, match="Received: consistency=-1.0"):
-        masked_linear_crossentropy(target, np.ones((B, T, 3)), kernel, bias, consistency=-1.0)
-
-
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype float64")  # which JAX has not
 def test_another_default_dtype_changes_nothing_of_features():
     inputs = np.ones((B, T, 3), "float32"), np.ones((3, V), "float32"), np.ones(V, "float32")

@@ -27,7 +27,7 @@ from . import presets
 from .backend import CompiledFunctions, require_backend
 from .batches import IteratorOfBatches, encoded_batches
 from .card import card_of_preset
-from .errors import UserError, check_choice, check_number, shown
+from .errors import check_choice, check_number, shown
 from .explanation import Explanation
 from .files import checksum, new_folder, write_checksums
 from .network import OwnModel, check_ids
@@ -309,21 +309,10 @@ class TextTask(OwnModel, keras_hub.models.Task):
             optimizer = with_scaled_loss(optimizer, self.backbone)
         loss = self.default_loss() if loss == "auto" else loss
         given = {"metrics": metrics, "weighted_metrics": weighted_metrics}
-        of_logits = [name for name, each in given.items() if _need_logits(each)]
         of_features = self.feature_loss(loss.loss if isinstance(loss, GlobalMean) else loss)
-        if (of_logits or of_features is None) and getattr(self, "consistency", 0.0):
-            needs = [f"no metrics of logits in `{name}`" for name in of_logits]
-            if self.feature_loss(self.default_loss()) is None:
-                needs += ["features that are not as wide as the vocabulary"]
-            elif of_features is None:
-                needs += ["the default loss"]
-            received = {"consistency": self.consistency, "loss": loss, **given}
-            raise UserError(
-                f"`consistency` needs {' and '.join(needs)}: change that, or set it to 0. "
-                f"Received: {', '.join(f'{name}={each}' for name, each in received.items())}"
-            )
         super().compile(optimizer, loss, **given, **kwargs)
-        self._feature_loss = None if of_logits else of_features
+        has_metrics = any(map(_need_logits, given.values()))
+        self._feature_loss = None if has_metrics else of_features
 
     def require_preprocessor(self) -> TextPreprocessor:
         """Return the preprocessor; raise a ValueError where there is none."""
@@ -345,8 +334,6 @@ class TextTask(OwnModel, keras_hub.models.Task):
 
     def call(self, inputs, training=None):
         if training and self._feature_loss is not None:
-            if getattr(self._feature_loss, "consistency", 0.0):  # two passes
-                inputs = keras.tree.map_structure(lambda ids: ops.concatenate([ids, ids]), inputs)
             return self.backbone.features(inputs, training=True)
         return self.backbone(inputs, training=training)
 

@@ -452,7 +452,7 @@ def _agree(workers: Workers, config: Any, output: Path | str, start: str) -> Non
 
 
 ACCEPTED_SECTIONS = ("data", "decoding", "distribute")
-ACCEPTED_KEYS = ("clip_norm", "label_smoothing", "consistency", "halve_after", "jit_compile")
+ACCEPTED_KEYS = ("clip_norm", "label_smoothing", "halve_after", "jit_compile")
 ACCEPTED_KEYS += ("deterministic", "threshold", "tune_thresholds")
 """Sections and keys that `accept_changes` lets differ; the weights do not depend on them."""
 

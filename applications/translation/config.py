@@ -298,13 +298,9 @@ class TrainingConfig(training_config.TrainingConfig):
             included, counted on the longer side; batches of short sentences then hold more.
         buckets: how many lengths batches are padded to. Fewer pad more, and start sooner on JAX,
             which compiles a program for each.
-        consistency: weight of R-Drop (Liang et al. 2021): each batch passes twice, with other
-            dropouts, and the two predictions are drawn together. Takes twice the time; the paper
-            has 5, 0 is off.
     """
 
     label_smoothing: float = 0.1
-    consistency: float = 0.0
     batch_tokens: int | None = None
     buckets: int = 8
     early_stopping: Literal["bleu", "loss", "none"] = "bleu"
@@ -312,7 +308,6 @@ class TrainingConfig(training_config.TrainingConfig):
     def __post_init__(self):
         super().__post_init__()
         check_ranges("training", self, ("batch_tokens", "buckets"), at_least=1)
-        check_number("training.consistency", self.consistency, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -370,11 +365,6 @@ class TranslationConfig:
             raise UserError(
                 f"decoding.precision {decoding.precision} goes with model.architecture "
                 f"transformer only. Received: {model.architecture}."
-            )
-        if self.training.consistency and not (model.dropout or model.attention_dropout):
-            raise UserError(
-                "training.consistency draws the predictions of two dropouts together: set "
-                f"model.dropout above 0. Received: {self.training.consistency}."
             )
         without = "model.attention none" if model.attention == "none" else architecture
         for name, asked in (

@@ -14,7 +14,7 @@ from keras_attention.decoding import SearchOptions
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 
 from ..common.arguments import settings_of
-from ..common.errors import UserError, check_choice, check_number, check_single, shown
+from ..common.errors import UserError, check_choice, check_single, shown
 from ..common.explanation import ExplainedAnswer, Explanation
 from ..common.files import check_picture, new_folder
 from ..common.lengths import without_rows
@@ -70,7 +70,6 @@ class Translator(SearchTask):
         dictionary: translations of single source words, for unknown-word replacement; a word that
             it lacks is copied.
         label_smoothing: of the default loss.
-        consistency: of the default loss, the weight of R-Drop (`masked_linear_crossentropy`).
         target_language: code of the language translated into, such as `"zh"`, by which BLEU cuts
             texts into words
             ([`bleu_tokenizer`][applications.translation.metrics.bleu_tokenizer]); None for one
@@ -95,7 +94,7 @@ class Translator(SearchTask):
     name_of_task, config_class, known_defaults = "translation", TranslationConfig, PRESETS
     asks, verb = {"text": "Sentence"}, "translate"
     network_class, preprocessor_cls, counts_tokens = TranslationModel, TranslationPreprocessor, True
-    find, training_keys = staticmethod(search), {x: x for x in ("label_smoothing", "consistency")}
+    find, training_keys = staticmethod(search), {"label_smoothing": "label_smoothing"}
     must_fit: ClassVar = {x: x for x in ("source_vocabulary_size", "target_vocabulary_size")}
     preprocessor_keys: ClassVar = {
         f"tokenizer.{name}": name for name in ("replace_unknown", "variants", "sampling")
@@ -108,18 +107,16 @@ class Translator(SearchTask):
         search: SearchOptions | Mapping[str, Any] | None = None,
         dictionary: Mapping[str, str] | None = None,
         label_smoothing: float = 0.1,
-        consistency: float = 0.0,
         target_language: str | None = None,
         **kwargs: Any,
     ):
-        check_number("`consistency`", consistency, 0)
         if not (target_language is None or isinstance(target_language, str)):
             raise ValueError(
                 "`target_language` should be the code of a language, such as 'zh', or None. "
                 f"Received: target_language={shown(target_language)}"
             )
         self.keep(dictionary=checked_dictionary(dictionary), target_language=target_language)
-        self.keep(label_smoothing=label_smoothing, consistency=consistency)
+        self.keep(label_smoothing=label_smoothing)
         super().__init__(backbone, preprocessor, search, **kwargs)
         self._engines: dict[str, Any] = {}
 
@@ -523,7 +520,7 @@ class Translator(SearchTask):
         is_own = is_own and (loss.reduction, loss.ignore_index) == ("mean_with_sample_weight", 0)
         if not is_own or network.feature_size == network.target_vocabulary_size:
             return None  # the width must tell features from logits
-        return WordCrossentropy(network, loss.label_smoothing, self.consistency)
+        return WordCrossentropy(network, loss.label_smoothing)
 
     def export(self, filepath: Path | str, format: str = "saved_model", **options: Any) -> None:
         """Write the translator for use elsewhere; raise a ValueError where that cannot be.

@@ -1,6 +1,5 @@
 """Cross-entropy over padded sequences of token ids, from logits or from log probabilities."""
 
-import math
 from typing import Any
 
 import keras
@@ -156,7 +155,6 @@ def masked_linear_crossentropy(
     label_smoothing: float = 0.0,
     ignore_index: int | None = 0,
     sample_weight: Tensor = None,
-    consistency: float = 0.0,
 ) -> Tensor:
     """Mean cross-entropy of the real tokens, without a tensor of all logits: for training.
 
@@ -164,28 +162,18 @@ def masked_linear_crossentropy(
     gradients are computed together for a part of the tokens at a time. Products have the precision
     of the features, all else at least float32.
 
-    With `consistency` `α` the features are those of two passes over one batch, whose dropouts
-    differ (R-Drop). With `p` and `q` the probabilities of a token's words in the two, its loss is
-
-    `½ (loss_p + loss_q + α ½ (KL(p, q) + KL(q, p)))`.
-
     Args:
         target: Integer token ids, of shape `(...)`, commonly `(B, T)`.
-        features, kernel, bias: `x` `(..., D)`, of two passes `(2, ..., D)`, `W` `(D, V)` (of tied
-            embeddings, their transposed table) and `b` `(V,)`.
+        features, kernel, bias: `x` `(..., D)`, `W` `(D, V)` (of tied embeddings, their transposed
+            table) and `b` `(V,)`.
         label_smoothing, ignore_index, sample_weight: As in the loss; no gradient goes to weights.
-        consistency: The weight `α`, 0 for features of one pass; the paper takes 5.
 
     Returns:
         A scalar, in float32 or, for float64 features, in float64: the weighted sum divided by the
         sum of the weights, or 0 where that is 0.
 
     Raises:
-        ValueError: If the smoothing lies outside `[0, 1)`, `consistency` is negative or infinite,
-            or the shapes do not fit each other.
-
-    Reference:
-        Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks", equations 2 to 4.
+        ValueError: If the smoothing lies outside `[0, 1)`, or the shapes do not fit each other.
 
     Example:
 
@@ -200,17 +188,7 @@ def masked_linear_crossentropy(
     check_dense(features, "features")
     target = ops.cast(ops.convert_to_tensor(target), "int32")
     features = ops.convert_to_tensor(features)
-    if not 0.0 <= consistency < math.inf:
-        raise ValueError(
-            f"`consistency` must be finite and not negative. Received: consistency={consistency}"
-        )
-    passes = 2 if consistency else 1
-    if consistency and features.shape[0] != passes:
-        raise ValueError(
-            "With `consistency`, `features` must be those of two passes, of shape (2, ..., D). "
-            f"Received: features of shape {tuple(features.shape)}"
-        )
-    check_token_shapes(target, features[0] if consistency else features, "features")
+    check_token_shapes(target, features, "features")
     if tuple(kernel.shape) != (features.shape[-1], bias.shape[0]):
         raise ValueError(
             "`kernel` must have a row for each feature and a column for each entry of `bias`. "
@@ -221,18 +199,15 @@ def masked_linear_crossentropy(
     weights = ops.cast(weights, accumulator_dtype(features.dtype))
     # An ignored id may lie outside the vocabulary, so it must not reach the gather.
     index = ops.where(real_tokens(target, ignore_index), target, ops.zeros_like(target))
-    if consistency:
-        features = ops.moveaxis(features, 0, -2)  # the two passes of a token, one after the other
     total = linear_crossentropy(
         ops.reshape(features, (-1, features.shape[-1])),
         kernel,
         bias,
-        ops.repeat(ops.reshape(index, (-1,)), passes),
-        ops.repeat(ops.reshape(weights, (-1,)), passes),
+        ops.reshape(index, (-1,)),
+        ops.reshape(weights, (-1,)),
         float(label_smoothing),
-        consistency / 2,
     )
-    return ops.divide_no_nan(total, passes * ops.sum(weights))
+    return ops.divide_no_nan(total, ops.sum(weights))
 
 
 def masked_negative_log_likelihood(

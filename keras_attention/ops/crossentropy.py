@@ -35,18 +35,14 @@ def linear_crossentropy(
     index: Tensor,
     weights: Tensor,
     smoothing: float = 0.0,
-    consistency: float = 0.0,
 ) -> Tensor:
     """The weighted sum of the cross-entropies of `softmax(features kernel + bias)`, part by part.
 
     Takes features `(N, D)`, a kernel `(D, V)`, a bias `(V,)`, targets `(N,)` and weights `(N,)`.
-    With `consistency`, rows `2i` and `2i + 1` are two passes of one token, and their symmetric
-    Kullback-Leibler divergence times `consistency` adds to the loss of each.
     """
 
     def crossentropy(features: Tensor, kernel: Tensor, bias: Tensor) -> tuple:
-        options = smoothing, consistency
-        total, *gradients = _in_parts(features, kernel, bias, index, weights, *options)
+        total, *gradients = _in_parts(features, kernel, bias, index, weights, smoothing)
 
         def gradient(upstream: Tensor) -> tuple:
             inputs = zip(gradients, (features, kernel, bias), strict=True)
@@ -59,10 +55,7 @@ def linear_crossentropy(
         features = zero_masked(features, weights != 0)
         logits = at_least_float32(ops.matmul(features, ops.cast(kernel, features.dtype)))
         softmax = _Softmax.of(logits + ops.cast(bias, dtype), ops.expand_dims(index, -1))
-        values = softmax.values(smoothing)
-        if consistency:
-            values = values + consistency * softmax.divergence_of_pairs()[0]
-        return ops.sum(values * ops.cast(weights, dtype))
+        return ops.sum(softmax.values(smoothing) * ops.cast(weights, dtype))
 
     # Of variables TensorFlow asks for another gradient.
     return with_gradient(crossentropy, plain)(features, ops.copy(kernel), ops.copy(bias))
@@ -75,7 +68,6 @@ def _in_parts(
     index: Tensor,
     weights: Tensor,
     smoothing: float,
-    consistency: float,
 ) -> tuple:
     """Return the sum of the losses and its gradients by features, kernel and bias.
 
@@ -90,8 +82,6 @@ def _in_parts(
     length = -(-rows // count)
     # At least 1, as a replica may have no rows.
     length = max(length, 1) if isinstance(length, int) else ops.maximum(length, 1)
-    if consistency:
-        length = length + length % 2  # the two passes of a token stay together
 
     def cut(tensor: Tensor) -> Tensor:
         """Return the parts `(count, length, ...)` of rows, the last one filled with zeros."""
@@ -111,10 +101,6 @@ def _in_parts(
         softmax = _Softmax.of(logits, ops.expand_dims(targets[part], -1))
         values = softmax.values(smoothing)
         slope = softmax.slope(shares[part], smoothing)
-        if consistency:
-            divergence, by_logits = softmax.divergence_of_pairs()
-            values = values + consistency * divergence
-            slope = slope + (consistency * shares[part])[:, None] * by_logits
         total = total + ops.sum(values * shares[part])
         rounded = ops.cast(slope, x.dtype)
         found = at_least_float32(ops.matmul(rounded, transposed))
@@ -176,22 +162,3 @@ class _Softmax:
         places = ops.stack([ops.arange(ops.shape(rows)[0], dtype="int32"), columns], axis=-1)
         rows = ops.scatter_update(rows, places, ops.reshape(patch, (-1,)))
         return ops.reshape(rows, ops.shape(slope))
-
-    def divergence_of_pairs(self) -> tuple[Tensor, Tensor]:
-        """Return, for rows `2i` and `2i + 1`, their divergence `(...)` and its gradient `(..., V)`.
-
-        Of `p` and `q` it is `(KL(p, q) + KL(q, p)) / 2` in both rows, and the gradient is that of
-        the sum of the two.
-        """
-        shape = ops.shape(self.shifted)
-        pairs = (-1, 2, self.shifted.shape[-1])
-        log_p = ops.reshape(self.shifted - ops.log(self.total), pairs)
-        p = ops.reshape(self.exponentials / self.total, pairs)
-        difference, change = (each - ops.flip(each, axis=1) for each in (log_p, p))
-        expected = ops.sum(p * difference, axis=-1, keepdims=True)  # KL of this row to the other
-        slope = p * (difference - expected) + change
-        divergence = 0.5 * ops.sum(expected, axis=1, keepdims=True)
-        return (
-            ops.reshape(ops.broadcast_to(divergence, ops.shape(expected)), shape[:-1]),
-            ops.reshape(slope, shape),
-        )

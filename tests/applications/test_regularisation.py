@@ -1,4 +1,4 @@
-"""What a translator trains with against overfitting: R-Drop, and pieces drawn at random."""
+"""What a translator trains with against overfitting: pieces drawn at random."""
 
 import dataclasses
 
@@ -25,7 +25,6 @@ from keras_attention.applications.translation.config import (
 )
 from keras_attention.losses import (
     MaskedSparseCategoricalCrossentropy,
-    masked_linear_crossentropy,
 )
 from tests.applications.commands import assert_same_training
 from tests.applications.translation_runs import SOURCE_LINES, TARGET_LINES
@@ -36,7 +35,7 @@ LINES = [*SOURCE_LINES, *TARGET_LINES] * 5
 COUNT = len(SOURCE_LINES)
 
 
-def make_task(consistency=0.0, variants=1, width=6, **options):
+def make_task(variants=1, width=6, **options):
     keras.utils.set_random_seed(3)
     preprocessor = TranslationPreprocessor.adapt(
         SOURCE_LINES * 5, TARGET_LINES * 5, vocabulary_size=60, shared=True, variants=variants
@@ -44,79 +43,16 @@ def make_task(consistency=0.0, variants=1, width=6, **options):
     sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
     network = Transformer(*sizes, width, layers=1, feed_forward_size=8, heads=2, dropout=0.5)
     search = {"max_length": 4}
-    return Translator(network, preprocessor, search, consistency=consistency, **options)
-
-
-def test_a_batch_passes_twice_with_other_dropouts(traced_nowhere):
-    task = make_task(consistency=3.0)
-    inputs, labels = task.preprocessor(SOURCE_LINES, y=TARGET_LINES)
-    features = task(inputs, training=True)
-    assert features.shape[0] == 2 * COUNT
-    passes = ops.convert_to_numpy(features).reshape(2, COUNT, *features.shape[1:])
-    assert not np.allclose(passes[0], passes[1])
-    expected = masked_linear_crossentropy(
-        labels, passes, *task.backbone.output_matrix(), 0.1, consistency=3.0
-    )
-    loss = ops.convert_to_numpy(task.compute_loss(inputs, labels, features))
-    np.testing.assert_allclose(loss, ops.convert_to_numpy(expected), rtol=1e-5)
-    # Weights are exact: a row of weight 0 counts in neither pass.
-    weights = np.array([1.0, 2.0, 0.0, 0.5, 0.0], "float32")
-    weighted = ops.convert_to_numpy(task.compute_loss(inputs, labels, features, weights))
-    kept = weights > 0
-    expected = masked_linear_crossentropy(
-        labels[kept],
-        passes[:, kept],
-        *task.backbone.output_matrix(),
-        0.1,
-        sample_weight=weights[kept],
-        consistency=3.0,
-    )
-    np.testing.assert_allclose(weighted, ops.convert_to_numpy(expected), rtol=1e-5)
-    assert np.isfinite(
-        task.fit(SOURCE_LINES, TARGET_LINES, sample_weight=weights, verbose=0).history["loss"]
-    )
-    # Validation and prediction pass once.
-    assert task(inputs, training=False).shape[0] == COUNT
-
-
-def test_consistency_is_kept_and_refused_where_it_would_do_nothing(traced_nowhere):
-    task = make_task(consistency=3.0)
-    assert Translator.from_config(task.get_config()).consistency == 3.0
-    with pytest.raises(ValueError, match="no metrics of logits.*Received: consistency=3.0"):
-        task.compile(metrics=["sparse_categorical_accuracy"])
-    with pytest.raises(ValueError, match="the default loss.*Received: consistency=3.0"):
-        task.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    with pytest.raises(ValueError, match="in `weighted_metrics`: change.*Received: consistency=3"):
-        task.compile(weighted_metrics=["accuracy"])
-    task.fit(SOURCE_LINES, TARGET_LINES, verbose=0)  # as compiled before
-    with pytest.raises(UserError, match="model.dropout above 0. Received: 5.0"):
-        load_config(TranslationConfig, [], ["--training.consistency=5", "--model.dropout=0"])
-    with pytest.raises(UserError, match="training.consistency"):
-        load_config(TranslationConfig, [], ["--training.consistency=-1"])
-
-
-def test_a_preset_whose_network_has_no_room_for_consistency_is_not_called_damaged(tmp_path):
-    width = make_task().preprocessor.target_vocabulary_size // 2 * 2
-    task = make_task(width=width)
-    assert width == task.preprocessor.target_vocabulary_size
-    task.consistency = 3.0
-    task.save_to_preset(tmp_path / "preset")
-    with pytest.raises(ValueError, match="^`consistency` needs features that are not as wide as"):
-        Translator.from_preset(tmp_path / "preset")
-    assert Translator.from_preset(tmp_path / "preset", consistency=0.0).consistency == 0.0
+    return Translator(network, preprocessor, search, **options)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: make_task(consistency=-1), "`consistency` must .* at least 0. Received: -1"),
-        (lambda: make_task(consistency=float("inf")), "finite number.*Received: inf"),
-        (lambda: make_task(consistency=None), "finite number.*Received: None"),
         (lambda: make_task(variants=0), "`variants` .* whole number from 1 to 1000. Received: 0"),
         (lambda: make_task(variants=1001), "whole number from 1 to 1000. Received: 1001"),
         (lambda: make_task(variants=2.5), "whole number from 1 to 1000. Received: 2.5"),
         (lambda: make_task(variants=True), "whole number from 1 to 1000. Received: True"),
-        (lambda: TrainingConfig(consistency=float("nan")), r"training.consistency.*Received: nan"),
         (lambda: TokenizerConfig(variants=2.5), r"tokenizer.variants must.*Received: 2.5"),
         (lambda: TokenizerConfig(variants=1001), r"tokenizer.variants must.*Received: 1001"),
         (lambda: TokenizerConfig(sampling=1.5), r"tokenizer.sampling must.*Received: 1.5"),
@@ -136,7 +72,7 @@ def adapt(**options):
 
 
 def test_a_task_that_is_not_compiled_gives_logits():
-    task = make_task(consistency=3.0, compile=False)
+    task = make_task(compile=False)
     inputs, _ = task.preprocessor(SOURCE_LINES, y=TARGET_LINES)
     size = task.preprocessor.target_vocabulary_size
     assert task(inputs, training=True).shape[::2] == (COUNT, size)
@@ -157,20 +93,16 @@ IN_A_RUN = {"validation_split": 0.2, "batch_size": 2, "accumulate": 2, "verbose"
 
 
 def fit(path, epochs, **options):
-    task = make_task(3.0, variants=3, label_smoothing=0.2)
+    task = make_task(variants=3, label_smoothing=0.2)
     data = SOURCE_LINES * 2, TARGET_LINES * 2
     return task.fit(*data, run=path, epochs=epochs, **IN_A_RUN, **options)
 
 
 def test_a_run_has_no_other_loss_than_its_task(tmp_path):
-    for options, message in (
-        (
-            {"consistency": 2.0},
-            "task's own, consistency=3.0: give it to Translator.*Received: consistency=2.0",
-        ),
-        ({"label_smoothing": 0.0}, "label_smoothing=0.2.*Received: label_smoothing=0.0"),
-        ({"training": TrainingConfig(consistency=1.0)}, "Received: consistency=1.0"),
-    ):
+    message = (
+        "task's own, label_smoothing=0.2: give it to Translator.*Received: label_smoothing=0.0"
+    )
+    for options in ({"label_smoothing": 0.0}, {"training": TrainingConfig(label_smoothing=0.0)}):
         with pytest.raises(ValueError, match=message):
             fit(tmp_path / "none", 1, **options)
     assert not list(tmp_path.iterdir())
@@ -180,11 +112,11 @@ def test_a_run_has_no_other_loss_than_its_task(tmp_path):
 def test_a_run_has_the_loss_of_its_task_and_goes_on_exactly(tmp_path):
     assert fit(tmp_path / "whole", 3).step == 6  # 8 pairs, 4 batches an epoch, 2 of them an update
     config = load_config(TranslationConfig, [tmp_path / "whole" / "config.yaml"]).training
-    assert (config.consistency, config.label_smoothing) == (3.0, 0.2)
-    fit(tmp_path / "parts", 1, consistency=3.0)
+    assert config.label_smoothing == 0.2
+    fit(tmp_path / "parts", 1, label_smoothing=0.2)
     fit(tmp_path / "parts", 3)
     assert_same_training(tmp_path / "whole", tmp_path / "parts")
-    task = make_task(3.0, variants=2, label_smoothing=0.2)
+    task = make_task(variants=2, label_smoothing=0.2)
     with pytest.raises(ValueError, match="another preprocessor than this task"):
         task.fit(SOURCE_LINES * 2, TARGET_LINES * 2, run=tmp_path / "whole", **IN_A_RUN)
 

@@ -63,14 +63,12 @@ def test_the_loss_that_takes_the_logits_itself_is_the_loss_of_the_logits(name, i
 
 
 @pytest.mark.by_default("logits")
-@pytest.mark.parametrize("kind", ["features", "logits", "two passes"])
+@pytest.mark.parametrize("kind", ["features", "logits"])
 def test_shares_of_replicas_add_up_to_that_loss(inputs, labels, kind):
     """One token, none, and the rest: parts with very different weights."""
     model = MODELS["transformer"]()
-    loss = WordCrossentropy(model, 0.1, consistency=3.0 * (kind == "two passes"))
+    loss = WordCrossentropy(model, 0.1)
     predictions = model(inputs) if kind == "logits" else model.features(inputs)
-    if kind == "two passes":  # of each row, as a replica makes them of its part
-        predictions = np.stack([predictions, np.roll(predictions, 1, axis=-1)], axis=1)
     weight = np.random.default_rng(1).uniform(0.2, 2.0, labels.shape).astype("float32")
     labels = np.stack([np.eye(T, dtype="int32")[0] * 5, np.zeros(T, "int32"), labels[2]])
     strategy = make_strategy("mirrored", [f"CPU:{replica}" for replica in range(B)])
@@ -80,14 +78,11 @@ def test_shares_of_replicas_add_up_to_that_loss(inputs, labels, kind):
         def share():
             row = tf.distribute.get_replica_context().replica_id_in_sync_group
             label, part, scale = map(tf.convert_to_tensor, (labels, predictions, weight))
-            part = part[row] if kind == "two passes" else part[row, None]
-            return GlobalMean(loss)(label[row, None], part, scale[row, None])
+            return GlobalMean(loss)(label[row, None], part[row, None], scale[row, None])
 
         return strategy.experimental_local_results(strategy.run(share))
 
     received = [float(share) for share in shares()]
-    if kind == "two passes":
-        predictions = np.concatenate([predictions[:, 0], predictions[:, 1]])
     expected = float(loss(labels, predictions, weight))
     assert expected > 0.1 and received[0] > 0 and received[1] == 0
     assert sum(received) == pytest.approx(expected, rel=1e-5)

@@ -52,49 +52,13 @@ def test_value_and_gradients_are_those_of_the_whole(problem, rows, smoothing, mo
     assert np.all(by_features[weights == 0] == 0.0)
 
 
-def pair_loss(features, kernel, bias, index, weights, consistency):
-    """The same sum with the divergence of rows 2i and 2i + 1, by the definition, in float64."""
-    logits = features @ kernel + bias
-    log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    first, second = log_p[::2], log_p[1::2]
-    divergence = 0.5 * (np.exp(first) * (first - second)).sum(-1)
-    divergence += 0.5 * (np.exp(second) * (second - first)).sum(-1)
-    values = -np.take_along_axis(log_p, index[:, None], -1)[:, 0]
-    return np.sum(weights * (values + consistency * np.repeat(divergence, 2)))
-
-
-@pytest.mark.parametrize("rows", [1, 5, 100])  # of a part: pairs are not parted
-def test_pairs_of_passes_are_drawn_together(rows, monkeypatch):
-    monkeypatch.setattr(crossentropy, "LOGITS_AT_ONCE", rows * V)
-    inputs = [random(6, 14, D), random(7, D, V), random(8, V)]
-    index = np.repeat(np.random.default_rng(9).integers(0, V, 7), 2).astype("int32")
-    weights = np.repeat(np.float32([1.3, 0.0, 0.7, 1.0, 2.0, 0.4, 1.0]), 2)
-
-    def loss(*arrays):
-        return linear_crossentropy(*arrays, index, weights, consistency=2.5)
-
-    wide = [array.astype("float64") for array in inputs]
-    expected = pair_loss(*wide, index, weights, 2.5)
-    assert to_numpy(loss(*map(ops.convert_to_tensor, inputs))) == pytest.approx(expected, rel=1e-5)
-    for place, gradient in enumerate(input_gradients(loss, *inputs)):
-        wanted = np.zeros(wide[place].shape)
-        for entry in np.ndindex(wanted.shape):
-            moved = [[array.copy() for array in wide] for _ in range(2)]
-            for sign, arrays in zip((1, -1), moved, strict=True):
-                arrays[place][entry] += sign * 1e-6
-            up, down = (pair_loss(*arrays, index, weights, 2.5) for arrays in moved)
-            wanted[entry] = (up - down) / 2e-6
-        np.testing.assert_allclose(gradient, wanted, rtol=1e-4, atol=2e-5)
-
-
-@pytest.mark.parametrize("consistency", [0.0, 5.0])
-def test_no_rows_give_no_loss(problem, consistency):
+def test_no_rows_give_no_loss(problem):
     """As where a replica has no row of a batch."""
     features, kernel, bias, *others = problem
     index, weights = (each[:0] for each in others)
 
     def loss(features, kernel, bias):
-        return linear_crossentropy(features, kernel, bias, index, weights, 0.1, consistency)
+        return linear_crossentropy(features, kernel, bias, index, weights, 0.1)
 
     def each(logits):
         return ops.sum(smoothed_crossentropy(index[:, None], logits, 0.1))
@@ -107,13 +71,12 @@ def test_no_rows_give_no_loss(problem, consistency):
             np.testing.assert_array_equal(gradient, np.zeros_like(wanted))
 
 
-@pytest.mark.parametrize("consistency", [0.0, 5.0])
-def test_logits_too_large_for_exp_do_not_overflow(problem, consistency):
+def test_logits_too_large_for_exp_do_not_overflow(problem):
     features, kernel, bias, index, weights = problem
     features, kernel = 100 * features[1:], 100 * kernel
 
     def loss(*arrays):
-        return linear_crossentropy(*arrays, index[1:], weights[1:], 0.1, consistency)
+        return linear_crossentropy(*arrays, index[1:], weights[1:], 0.1)
 
     assert np.isfinite(to_numpy(loss(features, kernel, bias)))
     gradients = input_gradients(loss, features, kernel, bias)

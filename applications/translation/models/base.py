@@ -260,23 +260,17 @@ class WordCrossentropy(MaskedSparseCategoricalCrossentropy):
     """The masked cross-entropy of a network's words, of its features `(B, T, D)` or of its logits.
 
     Of features, the logits never exist as a whole. A model that was saved with it comes back with
-    the loss of logits, which is the same number. With `consistency` (R-Drop), features are those of
-    two passes, `(2B, T, D)`, as `masked_linear_crossentropy` says.
+    the loss of logits, which is the same number.
     """
 
-    def __init__(
-        self, model: TranslationModel, label_smoothing: float = 0.0, consistency: float = 0.0
-    ):
+    def __init__(self, model: TranslationModel, label_smoothing: float = 0.0):
         super().__init__(label_smoothing)
-        self._model, self.consistency = model, consistency
+        self._model = model
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         if self._are_logits(y_pred):
             return super().__call__(y_true, y_pred, sample_weight)
-        if self.consistency:
-            y_pred = ops.reshape(y_pred, (2, -1, *ops.shape(y_pred)[1:]))
         options = {"label_smoothing": self.label_smoothing, "sample_weight": sample_weight}
-        options["consistency"] = self.consistency
         return masked_linear_crossentropy(y_true, y_pred, *self._model.output_matrix(), **options)
 
     def total_and_weight(self, y_true, y_pred, sample_weight=None):
