@@ -66,22 +66,6 @@ def test_saved_config_reloads_equal(tmp_path):
     assert all(section.name in path.read_text() for section in dataclasses.fields(config))
 
 
-@pytest.mark.parametrize("architecture", ["rnnsearch", "rnnencdec", "luong"])
-def test_configurations_written_before_null_was_the_default_still_load(tmp_path, architecture):
-    values = {
-        "layers": 2,
-        "attention": "global",
-        "score": "general",
-        "half_width": 10,
-        "input_feeding": True,
-    }
-    keys = {"architecture": architecture, "attention_units": None, **values}
-    text = "".join(f"  {key}: {'null' if v is None else v}\n" for key, v in keys.items())
-    model = load(path=yaml_file(tmp_path, f"model:\n{text}")).model
-    assert {name: getattr(model, name) for name in values} == values
-    assert dataclasses.replace(model, layers=1).layers == 1
-
-
 @pytest.mark.parametrize(
     ("given", "filled"),
     [
