@@ -28,8 +28,8 @@ from .common.search_task import SearchTask
 from .common.streams import share_cores, stream_count
 from .common.task import TextTask, origin_name
 from .common.verbs import NULL
+from .schema.reading import load_config, precision_of
 from .training import tasks
-from .training.config import commented_yaml, config_help, load_config, precision_of
 from .training.run_folder import FORMAT, RunFolder, is_free
 from .training.start import config_from
 from .training.tasks import train_task
@@ -99,16 +99,11 @@ def read_config(
     A known data set, and an architecture, bring their own defaults.
     """
     paths = ([run.config] if run else []) + ([path] if path else [])
-    config = load_config(task_class.config_class, paths, overrides)
-    return load_config(task_class.config_class, paths, overrides, task_class.defaults_of(config))
+    return load_config(task_class.config_class, paths, overrides)
 
 
 def _train(options):
     task_class = load_task(options.task)
-    if options.help:
-        print(options.show_train_help())
-        print(config_help(task_class.config_class, task_class.known_defaults))
-        return
     require_backend("training", "tensorflow", "jax")
     resumes = options.resume and not is_free(options.output)
     own = {"changed": options.accept_changes, "task": options.task}
@@ -230,10 +225,6 @@ def _convert(options):
     say(f"wrote {options.output}")
 
 
-def _init(options):
-    print(commented_yaml(load_task(options.task).config_class), end="")
-
-
 def _demo(options):
     from keras_attention.applications.translation.demo import run_demo
 
@@ -242,7 +233,7 @@ def _demo(options):
 
 
 _VERBS = {"train": _train, "serve": _serve, "average": _average, "convert": _convert}
-_VERBS |= {"init": _init, "demo": _demo}
+_VERBS |= {"demo": _demo}
 
 
 def _failed(message: str, status: int) -> int:

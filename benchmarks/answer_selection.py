@@ -119,7 +119,7 @@ def measure(name: str, seed: int, options: argparse.Namespace, more: list[str]) 
     import keras
 
     from keras_attention.applications.answer_selection import AnswerRanker, AnswerSelectionConfig
-    from keras_attention.applications.training.config import load_config
+    from keras_attention.applications.schema.reading import load_config
     from keras_attention.applications.training.tasks import config_of, resume_task, train_task
 
     start = time.monotonic()

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import answer_selection
 from keras_attention.applications.answer_selection import load_questions
 from keras_attention.applications.answer_selection.config import SPLITS, AnswerSelectionConfig
-from keras_attention.applications.training.config import load_config
+from keras_attention.applications.schema.reading import load_config
 
 
 def answers(name, seed, **figures):

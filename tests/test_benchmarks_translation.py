@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import architectures, luong
-from keras_attention.applications.training.config import load_config
+from keras_attention.applications.schema.reading import load_config
 from keras_attention.applications.translation.config import TranslationConfig
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from keras_attention.applications import answer_selection, classification, translation
 from keras_attention.applications.answer_selection import AnswerSelectionConfig
-from keras_attention.applications.training.config import load_config
+from keras_attention.applications.schema.reading import load_config
 from keras_attention.applications.training.tasks import train_task
 from keras_attention.applications.translation.config import TranslationConfig
 from tests.docs_examples import documented, fences, pages, run_fences, run_page, run_prompts

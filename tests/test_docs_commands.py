@@ -8,7 +8,7 @@ import pytest
 from keras_attention.applications.cli import load_task
 from keras_attention.applications.command import parse
 from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.training.config import load_config
+from keras_attention.applications.schema.reading import load_config
 from tests.docs_examples import commands, pages
 
 REPOSITORY = Path(__file__).resolve().parent.parent

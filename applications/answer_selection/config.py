@@ -1,11 +1,12 @@
-"""The configuration of the answer selection application."""
+"""The settings of answer selection."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
-from ..common.errors import UserError, check_range, check_ranges, check_unused
-from ..training import config as training_config
-from ..training.devices import DistributeConfig
+from ..common.errors import UserError
+from ..schema import training
+from ..schema.distribute import DistributeConfig
+from ..schema.keys import Config, Defaults, Section, key
 
 SPLITS = ("train", "dev", "test")
 ENCODERS = Literal["gru", "outer", "inner-word", "inner-context", "inner-gate", "compare-aggregate"]
@@ -18,35 +19,48 @@ OF_READERS = ("bidirectional", "shared", "pooling")
 
 
 @dataclass(frozen=True)
-class DataConfig:
-    """Where questions and their candidate answers come from: a known data set or files.
+class DataConfig(Section):
+    """Where questions and their candidate answers come from: a known data set or files."""
 
-    Args:
-        dataset: a known data set: facts (made by this package), wikiqa or trecqa.
-        folder: where the files of wikiqa (WikiQA-train.tsv, WikiQA-dev.tsv, WikiQA-test.tsv) or
-            trecqa (train.csv, dev.csv, test.csv where there is one) lie; plain or .gz.
-        train: file of training questions; see the tutorial for its forms (WikiQA's TSV, TREC-QA's
-            CSV, or question, tab, candidate, tab, label on each line), plain or .gz.
-        dev: the same of the development set, which training is judged by.
-        test: the same of the test set, which `evaluate` uses.
-        max_length: words of a question or candidate that are read; longer ones are cut (counted
-            and reported).
-        on_empty: what to do with a question or candidate without words: stop with an error, or
-            skip it (counted and reported).
-    """
+    section = "data"
+    paths = ("folder", *SPLITS)
 
-    paths: ClassVar[tuple[str, ...]] = ("folder", *SPLITS)
+    dataset: Literal["facts", "wikiqa", "trecqa"] | None = key(
+        None, "a known data set: facts (made by this package), wikiqa or trecqa", common=True
+    )
+    folder: str | None = key(
+        None,
+        "where the files of wikiqa (WikiQA-train.tsv, WikiQA-dev.tsv, WikiQA-test.tsv) or "
+        "trecqa (train.csv, dev.csv, test.csv where there is one) lie; plain or .gz",
+        common=True,
+    )
+    train: str | None = key(
+        None,
+        "file of training questions; see the tutorial for its forms (WikiQA's TSV, TREC-QA's "
+        "CSV, or question, tab, candidate, tab, label on each line), plain or .gz",
+        common=True,
+    )
+    dev: str | None = key(
+        None, "the same of the development set, which training is judged by", common=True
+    )
+    test: str | None = key(
+        None,
+        "the same of the test set, which `evaluate` uses",
+    )
+    max_length: int = key(
+        40,
+        "words of a question or candidate that are read; longer ones are cut (counted and "
+        "reported)",
+        at_least=1,
+        common=True,
+    )
+    on_empty: Literal["error", "skip"] = key(
+        "error",
+        "what to do with a question or candidate without words: stop with an error, or skip "
+        "it (counted and reported)",
+    )
 
-    dataset: Literal["facts", "wikiqa", "trecqa"] | None = None
-    folder: str | None = None
-    train: str | None = None
-    dev: str | None = None
-    test: str | None = None
-    max_length: int = 40
-    on_empty: Literal["error", "skip"] = "error"
-
-    def __post_init__(self):
-        check_range("data.max_length", self.max_length, at_least=1)
+    def check(self) -> None:
         if self.dataset and self.train:
             raise UserError(
                 f"data.dataset {self.dataset} and data.train do not go together: give one."
@@ -59,173 +73,199 @@ class DataConfig:
 
 
 @dataclass(frozen=True)
-class VocabularyConfig:
-    """Which words have a vector of their own.
+class VocabularyConfig(Section):
+    """Which words have a vector of their own."""
 
-    Args:
-        size: how many different words at most.
-        min_count: words that occur less often in the training text have none.
-        lowercase: make the text lower case first.
-        unknown_buckets: how many vectors the words without one of their own share; which of them
-            a word has depends on its letters, so that an unknown name in a question is still
-            found in an answer. With 1, all unknown words are alike.
-    """
+    section = "vocabulary"
 
-    size: int = 50000
-    min_count: int = 2
-    lowercase: bool = True
-    unknown_buckets: int = 1000
-
-    def __post_init__(self):
-        check_ranges("vocabulary", self, ("size", "min_count", "unknown_buckets"), at_least=1)
+    size: int = key(50000, "how many different words at most", at_least=1, common=True)
+    min_count: int = key(
+        2,
+        "words that occur less often in the training text have none",
+        at_least=1,
+    )
+    lowercase: bool = key(
+        True,
+        "make the text lower case first",
+    )
+    unknown_buckets: int = key(
+        1000,
+        "how many vectors the words without one of their own share; which of them a word has "
+        "depends on its letters, so that an unknown name in a question is still found in an "
+        "answer. With 1, all unknown words are alike",
+        at_least=1,
+    )
 
 
 @dataclass(frozen=True)
-class VectorsConfig:
-    """Where the vectors of words come from.
+class VectorsConfig(Section):
+    """Where the vectors of words come from."""
 
-    Args:
-        source: random; file, for vectors in text form (a word and its numbers on each line, as
-            GloVe and word2vec write them); or train, for vectors that gensim trains on the
-            training text before the model is trained.
-        file: the file of source file (plain or .gz).
-        extra_words: with source file, how many of its first words have vectors of their own
-            although the training text lacks them.
-        trainable: whether training changes the vectors.
-        epochs: with source train, how often gensim goes over the text.
-        window: with source train, how many words to each side are its context.
-    """
+    section = "vectors"
+    paths = ("file",)
 
-    paths: ClassVar[tuple[str, ...]] = ("file",)
+    source: Literal["random", "file", "train"] = key(
+        "random",
+        "random; file, for vectors in text form (a word and its numbers on each line, as "
+        "GloVe and word2vec write them); or train, for vectors that gensim trains on the "
+        "training text before the model is trained",
+    )
+    file: str | None = key(None, "the file of source file (plain or .gz)", common=True)
+    extra_words: int = key(
+        0,
+        "how many of its first words have vectors of their own although the"
+        " training text lacks them",
+        at_least=0,
+        applies_to={"source": ("file",)},
+    )
+    trainable: bool = key(
+        True,
+        "whether training changes the vectors",
+    )
+    epochs: int = key(
+        10, "how often gensim goes over the text", at_least=1, applies_to={"source": ("train",)}
+    )
+    window: int = key(
+        5,
+        "how many words to each side are its context",
+        at_least=1,
+        applies_to={"source": ("train",)},
+    )
 
-    source: Literal["random", "file", "train"] = "random"
-    file: str | None = None
-    extra_words: int = 0
-    trainable: bool = True
-    epochs: int = 10
-    window: int = 5
-
-    def __post_init__(self):
-        check_range("vectors.extra_words", self.extra_words, at_least=0)
-        check_ranges("vectors", self, ("epochs", "window"), at_least=1)
+    def check(self) -> None:
         if (self.source == "file") != (self.file is not None):
             raise UserError(
                 "vectors.source file and vectors.file go together: give both."
                 f" Received: vectors.source={self.source}, vectors.file={self.file}."
             )
-        if self.source != "file":
-            why = "goes with vectors.source file only."
-            check_unused("vectors", self, ["extra_words"], why)
-        if self.source != "train":
-            why = "goes with vectors.source train only."
-            check_unused("vectors", self, ["epochs", "window"], why)
 
 
 @dataclass(frozen=True)
-class ModelConfig:
-    """How a question and a candidate are read and compared.
+class ModelConfig(Section):
+    """How a question and a candidate are read and compared."""
 
-    Args:
-        encoder: how a candidate is read: gru, without attention; outer, with attention over the
-            states of the GRU; inner-word, inner-context or inner-gate, with attention before the
-            state, whose query is the question; or compare-aggregate, without a GRU: words of both
-            sides attend to each other, are compared, and convolutions read the comparisons.
-        occam: add Occam's penalty on the attention (inner-word and inner-context only).
-        occam_minimum: the least price of a word in that penalty.
-        embedding_size: the size of a word's vector.
-        units: the size of a GRU's state; of compare-aggregate, that of each of its layers.
-        bidirectional: read in both directions, with `units` for each (not compare-aggregate).
-        shared: read questions with the GRU that reads candidates, its attention without a query
-            (not compare-aggregate).
-        attention_units: the size of the hidden layer of outer; null for `units`.
-        pooling: how states become one vector: mean or max over the words (not compare-aggregate).
-        dropout: the rate of dropout on word vectors and on the pooled vectors.
-        word_match: the words that question and candidate share add to the score, each at a price
-            that its vector sets.
-        exact_match: a number beside each word's vector says whether the other side has the very
-            word.
-    """
+    section = "model"
 
-    encoder: ENCODERS = "inner-word"
-    occam: bool = False
-    occam_minimum: float = 0.001
-    embedding_size: int = 100
-    units: int = 100
-    bidirectional: bool = False
-    shared: bool = True
-    attention_units: int | None = None
-    pooling: Literal["mean", "max"] = "mean"
-    dropout: float = 0.2
-    word_match: bool = False
-    exact_match: bool = False
+    encoder: ENCODERS = key(
+        "inner-word",
+        "how a candidate is read: gru, without attention; outer, with attention over the "
+        "states of the GRU; inner-word, inner-context or inner-gate, with attention before "
+        "the state, whose query is the question; or compare-aggregate, without a GRU: words "
+        "of both sides attend to each other, are compared, and convolutions read the "
+        "comparisons",
+        common=True,
+    )
+    occam: bool = key(
+        False,
+        "add Occam's penalty on the attention (encoder inner-word and inner-context only)",
+    )
+    occam_minimum: float = key(
+        0.001,
+        "the least price of a word in that penalty",
+        above=0,
+        applies_to={"occam": (True,)},
+    )
+    embedding_size: int = key(100, "the size of a word's vector", at_least=1, common=True)
+    units: int = key(
+        100,
+        "the size of a GRU's state; of compare-aggregate, that of each of its layers",
+        at_least=1,
+        common=True,
+    )
+    bidirectional: bool = key(
+        False, "read in both directions, with `units` for each", applies_to={"encoder": READERS}
+    )
+    shared: bool = key(
+        True,
+        "read questions with the GRU that reads candidates, its attention without a query "
+        "(not compare-aggregate)",
+        applies_to={"encoder": READERS},
+    )
+    attention_units: int | None = key(
+        None,
+        "the size of the hidden layer of outer; null for `units`",
+        at_least=1,
+        applies_to={"encoder": ("outer",)},
+    )
+    pooling: Literal["mean", "max"] = key(
+        "mean",
+        "how states become one vector: mean or max over the words",
+        applies_to={"encoder": READERS},
+    )
+    dropout: float = key(
+        0.2,
+        "the rate of dropout on word vectors and on the pooled vectors",
+        at_least=0,
+        below=1,
+        common=True,
+    )
+    word_match: bool = key(
+        False,
+        "the words that question and candidate share add to the score, each at a price that "
+        "its vector sets",
+    )
+    exact_match: bool = key(
+        False,
+        "a number beside each word's vector says whether the other side has the very word",
+    )
 
-    def __post_init__(self):
-        check_ranges("model", self, ("embedding_size", "units", "attention_units"), at_least=1)
-        check_range("model.dropout", self.dropout, at_least=0, below=1)
-        check_range("model.occam_minimum", self.occam_minimum, above=0)
+    def check(self) -> None:
         if self.occam and self.encoder not in ("inner-word", "inner-context"):
             raise UserError(
                 "model.occam goes with model.encoder inner-word or inner-context, which give each "
                 f"word a weight before it is read. Received: model.encoder {self.encoder}."
             )
-        if not self.occam:
-            check_unused("model", self, ["occam_minimum"], "goes with model.occam only.")
-        if self.encoder != "outer":
-            why = "goes with model.encoder outer only."
-            check_unused("model", self, ["attention_units"], why)
-        if self.encoder not in READERS:
-            why = f"does not apply to model.encoder {self.encoder}: leave it out."
-            check_unused("model", self, OF_READERS, why)
 
 
 @dataclass(frozen=True)
-class TrainingConfig(training_config.TrainingConfig):
-    """How a ranker is trained: the shared keys, and what is learned from a question.
-
-    Args:
-        loss: hinge, that the score of a right candidate exceeds that of the hardest wrong one
-            drawn by `margin`; log, that a right candidate's probability is high and a wrong
-            one's low, each pair by itself; or listwise, that of a right candidate and the wrong
-            ones drawn with it the right one has the highest probability.
-        margin: of the hinge.
-        negatives: wrong candidates drawn for each right one in each epoch: the question's own
-            first, then other questions' candidates.
-    """
+class TrainingConfig(training.TrainingConfig):
+    """How a ranker is trained: the shared keys, and what is learned from a question."""
 
     epochs: int = 20
     batch_size: int = 32
-    learning_rate: float = 1e-3
+    learning_rate: float = 0.001
     early_stopping: Literal["map", "mrr", "loss", "none"] = "map"
-    loss: Literal["hinge", "log", "listwise"] = "hinge"
-    margin: float = 0.2
-    negatives: int = 5
+    loss: Literal["hinge", "log", "listwise"] = key(
+        "hinge",
+        "hinge, that the score of a right candidate exceeds that of the hardest wrong one "
+        "drawn by `margin`; log, that a right candidate's probability is high and a wrong "
+        "one's low, each pair by itself; or listwise, that of a right candidate and the wrong"
+        " ones drawn with it the right one has the highest probability",
+        common=True,
+    )
+    margin: float = key(0.2, "of the hinge", above=0, applies_to={"loss": ("hinge",)})
+    negatives: int = key(
+        5,
+        "wrong candidates drawn for each right one in each epoch: the question's own first, "
+        "then other questions' candidates",
+        at_least=1,
+    )
 
-    def __post_init__(self):
-        super().__post_init__()
-        check_range("training.margin", self.margin, above=0)
-        check_range("training.negatives", self.negatives, at_least=1)
-        if self.loss != "hinge":
-            check_unused("training", self, ["margin"], "goes with training.loss hinge only.")
-        why = "has no meaning for answer selection: use 0."
-        check_unused("training", self, ["label_smoothing"], why)
+    def check(self) -> None:
+        super().check()
+        self.refuse_unused("label_smoothing", "has no meaning for answer selection")
 
 
 @dataclass(frozen=True)
-class AnswerSelectionConfig:
+class AnswerSelectionConfig(Config):
     """All of it."""
 
-    data: DataConfig = DataConfig()
-    vocabulary: VocabularyConfig = VocabularyConfig()
-    vectors: VectorsConfig = VectorsConfig()
-    model: ModelConfig = ModelConfig()
-    training: TrainingConfig = TrainingConfig()
-    distribute: DistributeConfig = DistributeConfig()
+    data: DataConfig = field(default_factory=DataConfig)
+    vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)
+    vectors: VectorsConfig = field(default_factory=VectorsConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    distribute: DistributeConfig = field(default_factory=DistributeConfig)
 
-
-# What a known data set changes in the defaults; a configuration file or an option goes first.
-PRESETS = {
-    "facts": [
-        *("--vocabulary.min_count=1", "--model.embedding_size=32", "--model.units=32"),
-        *("--training.epochs=8", "--training.learning_rate=5e-3"),
-    ],
-}
+    defaults: ClassVar[tuple[Defaults, ...]] = (
+        Defaults(
+            {"data.dataset": "facts"},
+            {
+                "vocabulary.min_count": 1,
+                "model.embedding_size": 32,
+                "model.units": 32,
+                "training.epochs": 8,
+                "training.learning_rate": 5e-3,
+            },
+        ),
+    )

@@ -28,7 +28,7 @@ from ..common.shown import HTML, check_shaded
 from ..common.task import TextTask
 from ..common.vectors import start_vectors
 from .batches import EncodedQuestions, TrainingBatches, encode
-from .config import PRESETS, AnswerSelectionConfig, TrainingConfig
+from .config import AnswerSelectionConfig, TrainingConfig
 from .data import Candidate, Question, QuestionSet, as_questions, has_split, load_questions
 from .metrics import pair_accuracy, ranking_score, trec_run_lines
 from .model import HardestHinge, build_model, make_network
@@ -76,7 +76,7 @@ class AnswerRanker(TextTask):
     """
 
     name_of_task, shaded_pages = "answer-selection", HTML
-    config_class, known_defaults = AnswerSelectionConfig, PRESETS
+    config_class = AnswerSelectionConfig
     asks: ClassVar = {"question": "Question", "candidates": "Candidates, one on each line"}
     network_class, preprocessor_cls = AnswerNetwork, AnswerPreprocessor
     must_fit: ClassVar = {"vocabulary_size": "vocabulary_size"}

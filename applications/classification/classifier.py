@@ -34,7 +34,6 @@ from ..text import BucketedBatches
 from . import data, results
 from .backbones import FOLDER, BackboneEncoder, BackboneTokenizer, Pretrained, load_pretrained
 from .config import (
-    PRESETS,
     ClassificationConfig,
     DataConfig,
     ModelConfig,
@@ -73,8 +72,9 @@ class ClassificationTask(TextTask):
         ValueError: where network and preprocessor do not fit each other.
     """
 
-    name_of_task, shaded_pages = "classification", HTML
-    config_class, known_defaults = ClassificationConfig, PRESETS
+    name_of_task = "classification"
+    shaded_pages = HTML
+    config_class = ClassificationConfig
     network_class, preprocessor_cls = Classifier, ClassificationPreprocessor
     training_keys: ClassVar = {x: x for x in ("label_smoothing", "threshold")}
     preprocessor_keys: ClassVar = {"data.max_length": "max_length"}

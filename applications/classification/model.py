@@ -183,11 +183,11 @@ def build_model(
     Returns:
         The network, built.
     """
-    name, kind, stack = config.architecture, config.chosen("encoder"), {}
+    name, kind, stack = config.architecture, config.encoder, {}
     if name in STACKS:
-        kind, stack = name, {"dropout": config.chosen("layer_dropout")}
+        kind, stack = name, {"dropout": config.layer_dropout}
         for key in ("layers", "heads", "positions", "feed_forward"):
-            stack[key] = config.chosen(key)
+            stack[key] = getattr(config, key)
 
     def context(name):
         return Contextual(kind, config.units, name=name, dtype=dtype, **stack)
@@ -201,18 +201,18 @@ def build_model(
         return keras.layers.Dense(config.units, activation, name=name, dtype=dtype)
 
     def inner_gru(name):
-        options = {"attention": config.chosen("inner_attention"), "return_sequences": True}
+        options = {"attention": config.inner_attention, "return_sequences": True}
         options |= {"go_backwards": name == "backward", "name": name, "dtype": dtype}
         return InnerAttentionGRU(config.units, **options)
 
     common = {"name": "encoder", "dtype": dtype}
     if pretrained is not None:
-        layers, tuned = (pretrained.backbone, pool("pool")), config.chosen("fine_tune")
+        layers, tuned = (pretrained.backbone, pool("pool")), config.fine_tune
         encoder = BackboneEncoder(*layers, **pretrained.marks, fine_tuned=tuned, **common)
         return Classifier(encoder, outputs, config.dropout, name="backbone", dtype=dtype)
     dropout = config.dropout if config.embedding_dropout is None else config.embedding_dropout
     sizes = vocabulary_size, config.embedding_size
-    marks = {"exact_match": config.chosen("exact_match")}
+    marks = {"exact_match": bool(config.exact_match)}
     options = {"name": "vectors", "dtype": dtype}
     vectors = WordVectors(*sizes, dropout, config.word_dropout, channels, **options)
     # Their order decides which weights a seed gives.

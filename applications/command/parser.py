@@ -22,8 +22,8 @@ from difflib import SequenceMatcher
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from .light import PACKAGE, light
 from .tasks import (
-    PACKAGE,
     TASKS,
     TaskCommand,
     add_options,
@@ -76,8 +76,11 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with `arguments`, `sys.argv`'s by default; return its exit status."""
     options = parse(sys.argv[1:] if arguments is None else arguments)
-    if options.verb == "train" and options.help and options.task is None:
-        print(options.show_train_help())
+    if options.verb == "init":
+        print(light("schema.help").commented_yaml(TASKS[options.task].config), end="")
+        return 0
+    if options.verb == "train" and (options.help or options.help_all):
+        print(_train_help(options))
         return 0
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     absent, is_own_process = _not_needed(options), arguments is None
@@ -99,6 +102,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gc.freeze()  # which leaves them out of later searches for garbage
         gc.enable()
     return run(options)
+
+
+def _train_help(options: argparse.Namespace) -> str:
+    """Return the help of `train`: of a task, with the keys of its configuration."""
+    text = options.show_train_help()
+    if options.task is None:
+        return text
+    keys = light("schema.help").config_help(TASKS[options.task].config, options.help_all)
+    if options.help_all:
+        return f"{text}\n{keys}"
+    more = f"These are the keys that people set; --help-all lists every one. {HOW_TO_READ}"
+    return f"{text}\n{more}\n\n{keys}"
+
+
+HOW_TO_READ = "`--section.key` stands in a --config file as `section: {key: value}`."
 
 
 def _not_needed(options: argparse.Namespace) -> list[str]:
@@ -241,7 +259,7 @@ def _parse_for(task: TaskCommand | None, arguments: list[str]) -> argparse.Names
             f"{verb}: unknown argument {rest[0]}.{did_you_mean(rest[0], known)} "
             f"(`{verb} --help` lists them)"
         )
-    if options.verb == "train" and not options.help:
+    if options.verb == "train" and not (options.help or options.help_all):
         given = {"TASK": options.task, "--output RUN": options.output}
         if missing := [name for name, value in given.items() if value is None]:
             missing = ", and so is ".join([f"{missing[0]} is missing", *missing[1:]])
@@ -398,10 +416,18 @@ def _add_train(parser: _Parser) -> None:
         usage=f"{PROGRAM} train TASK [--from PRESET] [--config F.yaml] [--section.key V ...] "
         "--output RUN [--resume]",
         epilog=f"examples:\n{examples}\n"
-        f"`{PROGRAM} train TASK --help` lists every --section.key with its default.",
+        f"`{PROGRAM} train TASK --help` lists the usual --section.keys with their defaults.",
     )
     _add_task(train, nargs="?")
-    train.add_argument("-h", "--help", action="store_true", help="show this help and exit")
+    train.add_argument(
+        "-h",
+        "--help",
+        action="store_true",
+        help="show this help, with TASK its usual keys, and exit",
+    )
+    train.add_argument(
+        "--help-all", action="store_true", help="with TASK: show every --section.key, and exit"
+    )
     train.add_argument(
         "--config", metavar="F.yaml", type=path, help="a YAML file with sections and keys"
     )

@@ -1,16 +1,13 @@
 """The tasks that the command knows, and the options of their verbs. Standard library only."""
 
 import argparse
-import ast
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-PACKAGE = Path(find_spec("keras_attention").submodule_search_locations[0])
+from .light import light
+
 ALIASES = {"beam_size": "--beam"}
 """Other names of search options that users type."""
 
@@ -35,6 +32,13 @@ class TaskCommand:
     def module(self) -> str:
         """The application's module, which imports Keras."""
         return f"keras_attention.applications.{self.name.replace('-', '_')}"
+
+    @property
+    def config(self) -> type:
+        """The class of the task's configuration, read without Keras."""
+        name = "".join(word.capitalize() for word in self.name.split("-"))
+        module = light(f"{self.name.replace('-', '_')}.config")
+        return getattr(module, f"{name}Config")
 
 
 class Option:
@@ -147,31 +151,26 @@ NEEDS = {
 
 
 def search_options() -> dict[str, Option]:
-    """Return the options of a search: names, types and help of the fields of `SearchOptions`.
-
-    Read from its source: importing it would import Keras.
-    """
-    source = (PACKAGE / "decoding" / "options.py").read_text(encoding="utf-8")
-    classes = {each.name: each for each in ast.parse(source).body if isinstance(each, ast.ClassDef)}
-    search = classes["SearchOptions"]
-    described = dict(
-        re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", ast.get_docstring(search), re.MULTILINE)
-    )
+    """Return the options of a search, by the names of the keys of `decoding`."""
     kinds = {
         "bool": {"action": argparse.BooleanOptionalAction},
         "int": {"type": natural, "metavar": "N"},
         "float": {"type": number, "metavar": "X"},
     }
+    section = light("schema.search").SearchConfig
+    meanings = light("schema.keys").keys_of(section)
+    options_of = light("schema.help").options_of
     options = {}
-    for field in (each for each in search.body if isinstance(each, ast.AnnAssign)):
-        name, (kind, *others) = field.target.id, ast.unparse(field.annotation).split(" | ")
-        settings = dict(kinds[kind])
-        if "None" in others:
+    for field in fields(section):
+        kind, *others = options_of(field.type)
+        settings = dict(kinds[kind.__name__])
+        if others:
             settings["type"] = or_null(settings["type"])
-        flags = f"--{name.replace('_', '-')} {ALIASES.get(name, '')}"
-        meaning = " ".join(described[name].split()).rstrip(".").replace("%", "%%")
-        meaning += f" ({NEEDS.get(name, '')}default: the run's own)"
-        options[name] = Option(flags, meaning, "search", dest=name, default=None, **settings)
+        flags = f"--{field.name.replace('_', '-')} {ALIASES.get(field.name, '')}"
+        meaning = meanings[field.name].meaning.replace("%", "%%")
+        meaning += f" ({NEEDS.get(field.name, '')}default: the run's own)"
+        settings |= {"dest": field.name, "default": None}
+        options[field.name] = Option(flags, meaning, "search", **settings)
     return options
 
 

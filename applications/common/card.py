@@ -14,8 +14,9 @@ from typing import Any
 import keras
 import keras_hub
 
+from ..schema.help import option_value
+from ..schema.reading import KEPT_SECTIONS, by_key, changed_keys
 from ..training.callbacks import KeepBest
-from ..training.config import KEPT_SECTIONS, by_key, changed_keys, option_value
 from ..training.judgement import short
 from ..training.run_folder import CARD_FILE, RunFolder
 from .arguments import without

@@ -12,7 +12,7 @@ import keras_hub
 
 from keras_attention.paths import input_path, is_address
 
-from ..training.config import MOST
+from ..schema.reading import MOST
 from .errors import UserError, check_choice, check_range, did_you_mean, one_line, say, shown
 from .files import MOST_JSON, json_object, read_bytes, verify_checksum, write_text
 from .weights import check_sizes, load_weights

@@ -14,7 +14,8 @@ from keras import ops
 from keras_attention.distribute import GlobalMean
 from keras_attention.paths import is_address, output_path
 
-from ..training.config import Precision, by_key
+from ..schema.reading import by_key
+from ..schema.training import Precision
 from ..training.fit import (
     build_optimizer,
     check_executions,
@@ -83,7 +84,6 @@ class TextTask(OwnModel, keras_hub.models.Task):
     """The dataclass of the command's configuration."""
     network_class: ClassVar[type[keras_hub.models.Backbone]]
     preprocessor_cls: ClassVar[type[TextPreprocessor]]
-    known_defaults: ClassVar[Mapping[str, list[str]]] = {}
     """Defaults of the configuration by the name of a known data set (`data.dataset`)."""
     must_fit: ClassVar[Mapping[str, str]] = {}
     """Attributes that must be alike: the preprocessor's, by the name that the network has."""
@@ -206,13 +206,6 @@ class TextTask(OwnModel, keras_hub.models.Task):
         """Write what a run folder holds of the task beside weights into a folder."""
         presets.write_parts(self, folder)
         write_start(folder, self.preprocessor.vectors)
-
-    @classmethod
-    def defaults_of(cls, config: Any) -> list[str]:
-        """Return what data set and architecture of a configuration change in its defaults."""
-        name, architecture = config.data.dataset, getattr(config.model, "architecture", None)
-        of_both = cls.known_defaults.get(f"{name} with model.architecture {architecture}")
-        return of_both or cls.known_defaults.get(name, [])
 
     @classmethod
     def check_data(cls, config: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from keras_attention.decoding import SearchOptions
 
-from ..training.config import MOST, MOST_OF_OTHERS
+from ..schema.reading import MOST, MOST_OF_OTHERS
 from .bad_lines import BadLine, Line, checked, named
 from .errors import UserError, check_range, one_line, say
 from .explanation import Explanation

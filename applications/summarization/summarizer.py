@@ -22,7 +22,7 @@ from ..common.preprocessor import check_equally_many
 from ..common.search_task import SearchTask, seeds_of
 from ..common.shown import ranked_number
 from ..text import END_ID, PAD_ID, UNK_ID, BucketedBatches
-from .config import ARCHITECTURES, PRESETS, SummarizationConfig
+from .config import SummarizationConfig
 from .data import Corpus, EncodedCorpus, encode_corpus, has_split, in_memory, load_corpus
 from .data import make_batches as batches_of
 from .encoders import HierarchicalEncoder, TransformerReader
@@ -70,7 +70,8 @@ class Summarizer(SearchTask):
     ```
     """
 
-    name_of_task, config_class, known_defaults = "summarization", SummarizationConfig, PRESETS
+    name_of_task = "summarization"
+    config_class = SummarizationConfig
     preprocessor_keys: ClassVar = {
         f"data.{name}": name for name in ("max_words", "max_summary_words")
     }
@@ -378,10 +379,6 @@ class Summarizer(SearchTask):
         return service_of(serve, model, tokenizer)
 
     # ---- The hooks of the command.
-
-    @classmethod
-    def defaults_of(cls, config: SummarizationConfig) -> list[str]:
-        return [*super().defaults_of(config), *ARCHITECTURES[config.model.architecture]]
 
     @classmethod
     def check_data(cls, config: SummarizationConfig) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import keras
 
-from .config import TrainingConfig
+from ..schema.training import TrainingConfig
 
 
 @contextlib.contextmanager

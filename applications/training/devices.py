@@ -6,63 +6,19 @@ import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import keras
 
 from keras_attention import distribute
 from keras_attention.distribute import Workers
 
-from ..common.errors import UserError, check_range
-from .config import TrainingConfig
+from ..common.errors import UserError
+from ..schema.distribute import DistributeConfig
+from ..schema.training import TrainingConfig
 
 if TYPE_CHECKING:
     import tensorflow as tf
-
-WITH_DEVICES = ("auto", "mirrored", "data-parallel")
-
-
-@dataclass(frozen=True)
-class DistributeConfig:
-    """The devices that a model is trained on. A batch is cut among the replicas of the model.
-
-    Args:
-        strategy: none, one device; mirrored, a replica of the model on every visible GPU, or on
-            each of `devices`; multi-worker, a replica on every GPU of several machines, whose
-            processes TF_CONFIG or Slurm describes; data-parallel, on the JAX backend, a replica on
-            every device of JAX, or on each of `devices`; auto, where there are several GPUs,
-            mirrored, on JAX data-parallel, and else none.
-        devices: names with commas between them, such as GPU:0,GPU:1; null for all visible ones.
-        timeout: with multi-worker alone, seconds that the other workers may take to come.
-        batch: what training.batch_size is of: global, the whole batch, so that the training section
-            means the same on any number of replicas; or replica, each one's part, so that the batch
-            grows with their number.
-        learning_rate_scaling: with batch replica, by what training.learning_rate is multiplied:
-            none, 1; linear, the number of replicas; sqrt, its square root.
-    """
-
-    strategy: Literal["none", "auto", "mirrored", "multi-worker", "data-parallel"] = "none"
-    devices: str | None = None
-    timeout: float = 600.0
-    batch: Literal["global", "replica"] = "global"
-    learning_rate_scaling: Literal["none", "linear", "sqrt"] = "none"
-
-    def __post_init__(self):
-        if self.devices is not None and self.strategy not in WITH_DEVICES:
-            raise UserError(
-                f"distribute.devices goes with distribute.strategy {', '.join(WITH_DEVICES)}. "
-                f"Received: {self.devices} with {self.strategy}."
-            )
-        check_range("distribute.timeout", self.timeout, above=0)
-        if self.learning_rate_scaling != "none" and self.batch != "replica":
-            raise UserError(
-                "distribute.learning_rate_scaling goes with distribute.batch replica, with which "
-                f"the batch grows. Received: {self.learning_rate_scaling} with {self.batch}."
-            )
-
-
-RESUMABLE = ("strategy", "devices", "timeout")
-"""Keys that may differ when a run is continued: a batch is the same on other devices."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from keras_attention.distribute import GlobalMean, Workers
 from ..common.errors import UserError, say, shown
 from ..common.files import NotWritten, verify_checksum
 from ..common.weights import load_weights
+from ..schema.training import TrainingConfig
 from .callbacks import (
     AverageWeights,
     HalveOnPlateau,
@@ -28,7 +29,6 @@ from .callbacks import (
     diverged,
     network_of,
 )
-from .config import TrainingConfig
 from .devices import use_xla
 from .judgement import Judge, figures_of, short
 from .reporting import Figures, Progress, TokenCount, WriteTensorBoard

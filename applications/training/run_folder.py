@@ -40,7 +40,7 @@ from keras_attention.paths import input_path, output_path
 from ..common import files
 from ..common.errors import UserError, shown
 from ..common.files import json_object, read_bytes, write_text
-from .config import MOST_BYTES, by_key, changed_keys, read_yaml, save_config
+from ..schema.reading import MOST_BYTES, by_key, changed_keys, read_yaml, save_config
 
 FORMAT_VERSION = 1
 FORMAT, CARD_FILE, START_WEIGHTS = "FORMAT", "README.md", "start.weights.h5"

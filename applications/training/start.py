@@ -1,13 +1,15 @@
 """Training that starts from a preset: its settings, and what a configuration may change of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from ..common.errors import UserError, shown
 from ..common.task import TextTask
-from .config import KEPT_SECTIONS, by_key, given_keys, load_config, option_value
+from ..schema.help import option_value
+from ..schema.keys import Config
+from ..schema.reading import KEPT_SECTIONS, by_key, given_keys, load_config
 
 SOURCES = ("dataset", "dev_fraction", "folds", "fold")
 """The keys of a data section, beside its paths, that say which data there are."""
@@ -54,11 +56,19 @@ def config_from(
         *(f"--{key}={option_value(known[key])}" for key in nulls if key in known),
     ]
     config = load_config(kind, paths, overrides, start)
-    # A known data set brings its columns; its sizes of networks are no matter here.
-    start += [each for each in task.defaults_of(config) if each.startswith("--data.")]
-    config = load_config(kind, paths, overrides, start)
+    if "data.dataset" in given:
+        # A known data set brings its columns; its sizes of networks are no matter here.
+        columns = [key for key in _brought(kind, by_key(config)) if key.startswith("data.")]
+        start = [each for each in start if each[2:].partition("=")[0] not in columns]
+        config = load_config(kind, paths, overrides, start)
     _check_agrees(task, preset, given, load_config(kind, defaults=start), config)
     return config
+
+
+def _brought(kind: type[Config], config: Mapping[str, Any]) -> set[str]:
+    """Return the keys whose defaults the data set and the architecture of a configuration bring."""
+    conditions = {name for each in kind.defaults for name in each.when}
+    return set(kind.brought({name: config[name] for name in conditions}))
 
 
 def _written(kind: type, own: Path) -> dict[str, Any]:

@@ -30,10 +30,8 @@ from ..common.presets import (
 )
 from ..common.task import TextTask
 from ..common.weights import save_weights
-from . import devices
-from .callbacks import KeepBest
-from .config import (
-    Precision,
+from ..schema.distribute import RESUMABLE
+from ..schema.reading import (
     by_key,
     changed_keys,
     load_config,
@@ -41,6 +39,9 @@ from .config import (
     precision_of,
     save_config,
 )
+from ..schema.training import Precision
+from . import devices
+from .callbacks import KeepBest
 from .determinism import seeded
 from .fit import Outcome, check_executions, train
 from .judgement import Judge
@@ -472,7 +473,7 @@ def take_over(
     own = load_config(type(config), [folder.config])
     changed = list(dict.fromkeys([*folder.changed_keys(), *changed_keys(own, config)]))
     allowed = [f"training.{name}" for name in own.training.resumable]
-    allowed += [f"distribute.{name}" for name in devices.RESUMABLE]
+    allowed += [f"distribute.{name}" for name in RESUMABLE]
     sections = ACCEPTED_SECTIONS if accept_changes else ()
     has = [name for name in ACCEPTED_KEYS if hasattr(own.training, name)]
     accepted = [f"training.{name}" for name in has] if accept_changes else []

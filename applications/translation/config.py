@@ -1,81 +1,110 @@
-"""The configuration of the translation application."""
+"""The settings of a translation."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from keras_attention.decoding import SearchOptions
-
-from ..common.errors import UserError, check_number, check_range, check_ranges, check_unused
-from ..training import config as training_config
-from ..training.devices import DistributeConfig
+from ..common.errors import UserError, check_number
+from ..schema import training
+from ..schema.distribute import DistributeConfig
+from ..schema.keys import Config, Defaults, Section, key
+from ..schema.search import SearchConfig
 
 SPLITS = ("train", "dev", "test")
 PARTS = ("source", "target", "tsv")
 FILES = tuple(f"{split}_{part}" for split in SPLITS for part in PARTS)
+RECURRENT = ("rnnsearch", "rnnencdec", "luong")
+SIZES = {
+    "tiny": {"embedding_size": 128, "feed_forward_size": 256, "layers": 4, "heads": 4},
+    "fast": {
+        "embedding_size": 128,
+        "feed_forward_size": 256,
+        "layers": 6,
+        "heads": 4,
+        "decoder_layers": 1,
+    },
+    "base": {"embedding_size": 512, "feed_forward_size": 2048, "layers": 6, "heads": 8},
+}
+HALF_WIDTH = 10
+MOST_VARIANTS = 1000
+
+IN_LUONG = {"applies_to": {"architecture": ("luong",)}}
+IN_TRANSFORMER = {"applies_to": {"architecture": ("transformer",)}}
+IN_RECURRENT = {"applies_to": {"architecture": RECURRENT}}
+OF_WORDS = {"applies_to": {"kind": ("words",)}}
+OF_PIECES = {"applies_to": {"kind": ("sentencepiece",)}}
 
 
 @dataclass(frozen=True)
-class DataConfig:
-    """Where the sentences come from: a known data set, two parallel files, or a TSV.
+class DataConfig(Section):
+    """Where the sentences come from: a known data set, two parallel files, or a TSV."""
 
-    Args:
-        dataset: a known data set: dates (made by this package) or multi30k.
-        folder: where the files of multi30k lie; null to fetch them into the cache.
-        source_language: code of the language translated from, like en; chooses the side of
-            multi30k.
-        target_language: code of the language translated into, by which BLEU cuts texts into words
-            (zh, ja and ko have tokenizers of their own).
-        train_source: file of source sentences, one a line (plain or .gz).
-        train_target: file of their translations, parallel by line.
-        dev_source: the same of the development set, which training is judged by.
-        dev_target: the same of the development set.
-        dev_fraction: without a development set, the part of the training sentences, drawn at
-            random, that becomes one.
-        test_source: the same of the test set, which `evaluate` uses.
-        test_target: the same of the test set.
-        train_tsv: instead of two files, one with source, tab, target on each line.
-        dev_tsv: the same of the development set.
-        test_tsv: the same of the test set.
-        max_length: the longest sentence to train with and to be judged by on the development set,
-            in tokens; `evaluate` measures sentences of any length.
-        on_too_long: what to do with a longer one: stop with an error, or skip or truncate it
-            (counted and reported).
-        on_empty: what to do with an empty line: stop with an error, or skip it (counted and
-            reported).
-    """
+    section = "data"
+    paths = ("folder", *FILES)
 
-    dataset: Literal["dates", "multi30k"] | None = None
-    folder: str | None = None
-    source_language: str = "en"
-    target_language: str = "de"
-    train_source: str | None = None
-    train_target: str | None = None
-    dev_source: str | None = None
-    dev_target: str | None = None
-    dev_fraction: float = 0.0
-    test_source: str | None = None
-    test_target: str | None = None
-    train_tsv: str | None = None
-    dev_tsv: str | None = None
-    test_tsv: str | None = None
-    max_length: int = 100
-    on_too_long: Literal["error", "skip", "truncate"] = "error"
-    on_empty: Literal["error", "skip"] = "error"
+    dataset: Literal["dates", "multi30k"] | None = key(
+        None, "a known data set: dates (made by this package) or multi30k", common=True
+    )
+    folder: str | None = key(
+        None,
+        "where the files of multi30k lie; null to fetch them into the cache",
+        applies_to={"dataset": ("multi30k",)},
+    )
+    source_language: str = key(
+        "en", "code of the language translated from, like en; chooses the side of multi30k"
+    )
+    target_language: str = key(
+        "de",
+        "code of the language translated into, by which BLEU cuts texts into words (zh, ja and ko "
+        "have tokenizers of their own)",
+        common=True,
+    )
+    train_source: str | None = key(
+        None, "file of source sentences, one a line (plain or .gz)", common=True
+    )
+    train_target: str | None = key(
+        None, "file of their translations, parallel by line", common=True
+    )
+    dev_source: str | None = key(
+        None, "the same of the development set, which training is judged by", common=True
+    )
+    dev_target: str | None = key(None, "the same of the development set", common=True)
+    dev_fraction: float = key(
+        0.0,
+        "without a development set, the part of the training sentences, drawn at random, that "
+        "becomes one",
+        common=True,
+        at_least=0,
+        below=1,
+    )
+    test_source: str | None = key(None, "the same of the test set, which `evaluate` uses")
+    test_target: str | None = key(None, "the same of the test set")
+    train_tsv: str | None = key(
+        None, "instead of two files, one with source, tab, target on each line", common=True
+    )
+    dev_tsv: str | None = key(None, "the same of the development set", common=True)
+    test_tsv: str | None = key(None, "the same of the test set")
+    max_length: int = key(
+        100,
+        "the longest sentence to train with and to be judged by on the development set, in tokens; "
+        "`evaluate` measures sentences of any length",
+        at_least=1,
+    )
+    on_too_long: Literal["error", "skip", "truncate"] = key(
+        "error",
+        "what to do with a longer one: stop with an error, or skip or truncate it (counted and "
+        "reported)",
+        common=True,
+    )
+    on_empty: Literal["error", "skip"] = key(
+        "error",
+        "what to do with an empty line: stop with an error, or skip it (counted and reported)",
+    )
 
-    paths: ClassVar[tuple[str, ...]] = ("folder", *FILES)
-
-    def __post_init__(self):
-        check_range("data.max_length", self.max_length, at_least=1)
-        check_range("data.dev_fraction", self.dev_fraction, at_least=0, below=1)
-        if self.folder and self.dataset != "multi30k":
-            raise UserError(
-                "data.folder goes with data.dataset multi30k only. "
-                f"Received: data.folder={self.folder}, data.dataset={self.dataset}."
-            )
+    def check(self) -> None:
         for split in SPLITS:
             self._check_split(split)
 
-    def _check_split(self, split):
+    def _check_split(self, split: str) -> None:
         source, target, tsv = (getattr(self, f"{split}_{part}") for part in PARTS)
         if (source is None) != (target is None):
             given, missing = ("source", "target") if source else ("target", "source")
@@ -93,165 +122,210 @@ class DataConfig:
             )
 
 
-MOST_VARIANTS = 1000
-
-
 @dataclass(frozen=True)
-class TokenizerConfig:
-    """How sentences become tokens.
+class TokenizerConfig(Section):
+    """How sentences become tokens."""
 
-    Args:
-        kind: sentencepiece (pieces of words, trained on the training text) or words.
-        vocabulary_size: how many different tokens at most, the special ones included.
-        shared: one vocabulary for both sides, else one each.
-        lowercase: make the text lower case first.
-        min_count: words that occur less often are unknown (words only).
-        model_type: how SentencePiece chooses its pieces (sentencepiece only).
-        replace_unknown: put the source word with the highest attention weight where the model
-            writes an unknown word (words only).
-        variants: in how many random ways, 1000 at most, to cut each training sentence into pieces
-            (subword regularisation). An epoch has each sentence once, in another way than the
-            epoch before; 1 for the likeliest way alone (sentencepiece only).
-        sampling: how the ways are drawn, from 0 to 1. Of model_type bpe the probability that a
-            merge is left out (BPE dropout, Provilkov et al. 2020): 0 is not random, 1 gives single
-            characters. Of unigram the exponent of a way's probability (Kudo 2018): 0 draws all
-            ways alike, 1 draws likely ways more often.
-    """
+    section = "tokenizer"
 
-    kind: Literal["sentencepiece", "words"] = "sentencepiece"
-    vocabulary_size: int = 8000
-    shared: bool = False
-    lowercase: bool = False
-    min_count: int = 1
-    model_type: Literal["unigram", "bpe"] = "unigram"
-    replace_unknown: bool = False
-    variants: int = 1
-    sampling: float = 0.1
+    kind: Literal["sentencepiece", "words"] = key(
+        "sentencepiece",
+        "sentencepiece (pieces of words, trained on the training text) or words",
+        common=True,
+    )
+    vocabulary_size: int = key(
+        8000,
+        "how many different tokens at most, the special ones included",
+        common=True,
+        at_least=5,
+    )
+    shared: bool = key(False, "one vocabulary for both sides, else one each")
+    lowercase: bool = key(False, "make the text lower case first")
+    min_count: int = key(1, "words that occur less often are unknown", at_least=1, **OF_WORDS)
+    model_type: Literal["unigram", "bpe"] = key(
+        "unigram", "how SentencePiece chooses its pieces", **OF_PIECES
+    )
+    replace_unknown: bool = key(
+        False,
+        "put the source word with the highest attention weight where the model writes an unknown "
+        "word",
+        **OF_WORDS,
+    )
+    variants: int = key(
+        1,
+        "in how many random ways, 1000 at most, to cut each training sentence into pieces "
+        "(subword regularisation). An epoch has each sentence once, in another way than the epoch "
+        "before; 1 for the likeliest way alone",
+        **OF_PIECES,
+    )
+    sampling: float = key(
+        0.1,
+        "with variants above 1, how the ways are drawn, from 0 to 1. Of model_type bpe the "
+        "probability that a merge is left out (BPE dropout, Provilkov et al. 2020): 0 is not "
+        "random, 1 gives single characters. Of unigram the exponent of a way's probability (Kudo "
+        "2018): 0 draws all ways alike, 1 draws likely ways more often",
+    )
 
-    def __post_init__(self):
-        check_range("tokenizer.vocabulary_size", self.vocabulary_size, at_least=5)
-        check_ranges("tokenizer", self, ("min_count",), at_least=1)
+    def check(self) -> None:
         check_number("tokenizer.variants", self.variants, 1, MOST_VARIANTS, whole=True)
         check_number("tokenizer.sampling", self.sampling, 0, 1)
-        of_words, of_pieces = ("min_count", "replace_unknown"), ("model_type", "variants")
-        others = of_words if self.kind == "sentencepiece" else of_pieces
-        other = "words" if self.kind == "sentencepiece" else "sentencepiece"
-        check_unused("tokenizer", self, others, f"goes with tokenizer.kind {other} only.")
         if self.variants == 1:
-            check_unused(
-                "tokenizer", self, ["sampling"], "goes with tokenizer.variants above 1 only."
-            )
-
-
-# The keys that only some architectures have, and the value that null stands for.
-_RECURRENT = {"units": None, "readout_size": None}
-OWN_KEYS = {
-    "rnnsearch": {**_RECURRENT, "attention_units": None},
-    "rnnencdec": _RECURRENT,
-    "luong": {**_RECURRENT, "attention_units": None, "half_width": None}
-    | {"layers": 2, "attention": "global", "score": "general", "input_feeding": True}
-    | {"reverse_source": False},
-    "transformer": dict.fromkeys(("layers", "decoder_layers", "heads", "feed_forward_size"))
-    | {"share_embeddings": None, "size": "tiny", "attention_dropout": 0.0}
-    | {"activation": "relu", "norm": "post", "positions": "sinusoidal"}
-    | {"autoregression": "self-attention"},
-}
-SIZES = {
-    "tiny": {"embedding_size": 128, "feed_forward_size": 256, "layers": 4, "heads": 4},
-    "fast": {"embedding_size": 128, "feed_forward_size": 256, "layers": 6, "heads": 4}
-    | {"decoder_layers": 1},
-    "base": {"embedding_size": 512, "feed_forward_size": 2048, "layers": 6, "heads": 8},
-}
-HALF_WIDTH = 10
+            self.refuse_unused("sampling", "goes with tokenizer.variants above 1 only")
 
 
 @dataclass(frozen=True)
-class ModelConfig:
-    """The model.
+class ModelConfig(Section):
+    """The model."""
 
-    Args:
-        architecture: rnnsearch (bidirectional GRU, Bahdanau attention), luong (stacked LSTM,
-            Luong attention), rnnencdec (no attention, to compare with) or transformer.
-        size: where the sizes of a transformer come from that are not given: tiny (4 layers each,
-            128 wide, feed-forward 256, 4 heads), fast (6 and 1 layers, as wide: a deep encoder and
-            a shallow decoder, Kasai et al. 2021) or base (6, 512, 2048, 8) (transformer only; null
-            for tiny).
-        embedding_size: width of the word embeddings, and of all layers in a transformer; null for
-            256, or the size's.
-        units: width of the recurrent layers; null for 256 (not transformer).
-        layers: layers of encoder and decoder; null for 2 in luong and the size's in transformer,
-            while the others have 1.
-        decoder_layers: layers of the decoder, where it has not as many as the encoder (transformer
-            only; null for the size's, or as many).
-        heads: attention heads (transformer only; null for the size's).
-        feed_forward_size: width of the hidden layer of the feed-forward networks (transformer
-            only; null for the size's).
-        attention: over the whole sentence, local with a monotonic or predicted window, or none, to
-            compare with (luong only; null for global).
-        score: how attention compares a query with a position (luong only; null for general).
-        attention_units: width of an additive score (rnnsearch, luong with score concat) or of the
-            prediction of a window (luong with attention local-p); null for units.
-        half_width: positions on either side of the middle of a window (luong with attention
-            local-m or local-p only; null for 10).
-        input_feeding: feed the attentional vector into the next step (luong only; null for true).
-        reverse_source: the encoder reads from the last word to the first (luong only; null for
-            false).
-        activation: of the feed-forward networks; geglu and swiglu are gated (transformer only; null
-            for relu).
-        norm: layer normalisation after each residual sum, as published, or pre, before each
-            sublayer (transformer only; null for post).
-        positions: sinusoidal, added to the embeddings as published, or in the scores of the
-            self-attentions (transformer only; null for sinusoidal).
-        autoregression: the decoder's sublayer that reads the earlier words: self-attention, as
-            published, or ssru, a recurrent unit that is cheaper in a search (Kim et al. 2019;
-            transformer only; null for self-attention).
-        dropout: rate of dropout.
-        attention_dropout: rate at which attention weights are dropped (transformer only; null for
-            0).
-        readout_size: width of the layer before the word scores; null for the architecture's own
-            (not transformer).
-        tie_embeddings: use the target embedding as the output matrix too; null for true in
-            transformer and false elsewhere.
-        share_embeddings: one embedding for source and target, with tokenizer.shared (transformer
-            only; null for tokenizer.shared).
-    """
+    section = "model"
 
-    architecture: Literal["rnnsearch", "luong", "rnnencdec", "transformer"] = "rnnsearch"
-    size: Literal["tiny", "fast", "base"] | None = None
-    embedding_size: int | None = None
-    units: int | None = None
-    layers: int | None = None
-    decoder_layers: int | None = None
-    heads: int | None = None
-    feed_forward_size: int | None = None
-    attention: Literal["global", "local-m", "local-p", "none"] | None = None
-    score: Literal["dot", "general", "concat", "location"] | None = None
-    attention_units: int | None = None
-    half_width: int | None = None
-    input_feeding: bool | None = None
-    reverse_source: bool | None = None
-    activation: Literal["relu", "gelu", "geglu", "swiglu"] | None = None
-    norm: Literal["post", "pre"] | None = None
-    positions: Literal["sinusoidal", "rotary", "alibi", "relative"] | None = None
-    autoregression: Literal["self-attention", "ssru"] | None = None
-    dropout: float = 0.3
-    attention_dropout: float | None = None
-    readout_size: int | None = None
-    tie_embeddings: bool | None = None
-    share_embeddings: bool | None = None
+    architecture: Literal["rnnsearch", "luong", "rnnencdec", "transformer"] = key(
+        "rnnsearch",
+        "rnnsearch (bidirectional GRU, Bahdanau attention), luong (stacked LSTM, Luong attention), "
+        "rnnencdec (no attention, to compare with) or transformer",
+        common=True,
+    )
+    size: Literal["tiny", "fast", "base"] | None = key(
+        None,
+        "where the sizes come from that are not given: tiny (4 layers each, 128 wide, feed-forward "
+        "256, 4 heads), fast (6 and 1 layers, as wide: a deep encoder and a shallow decoder, Kasai "
+        "et al. 2021) or base (6, 512, 2048, 8)",
+        common=True,
+        null={"transformer": "tiny"},
+        **IN_TRANSFORMER,
+    )
+    embedding_size: int | None = key(
+        None,
+        "width of the word embeddings, and of all layers in a transformer; null for 256, or the "
+        "size's",
+        at_least=1,
+    )
+    units: int | None = key(
+        None,
+        "width of the recurrent layers; null for 256",
+        common=True,
+        at_least=1,
+        **IN_RECURRENT,
+    )
+    layers: int | None = key(
+        None,
+        "layers of encoder and decoder, where other architectures have 1; null for the size's in a "
+        "transformer",
+        at_least=1,
+        applies_to={"architecture": ("luong", "transformer")},
+        null={"luong": 2},
+    )
+    decoder_layers: int | None = key(
+        None,
+        "layers of the decoder, where it has not as many as the encoder; null for the size's, or "
+        "as many",
+        at_least=1,
+        **IN_TRANSFORMER,
+    )
+    heads: int | None = key(
+        None, "attention heads; null for the size's", at_least=1, **IN_TRANSFORMER
+    )
+    feed_forward_size: int | None = key(
+        None,
+        "width of the hidden layer of the feed-forward networks; null for the size's",
+        at_least=1,
+        **IN_TRANSFORMER,
+    )
+    attention: Literal["global", "local-m", "local-p", "none"] | None = key(
+        None,
+        "over the whole sentence, local with a monotonic or predicted window, or none, to compare "
+        "with",
+        null={"luong": "global"},
+        **IN_LUONG,
+    )
+    score: Literal["dot", "general", "concat", "location"] | None = key(
+        None,
+        "how attention compares a query with a position",
+        null={"luong": "general"},
+        **IN_LUONG,
+    )
+    attention_units: int | None = key(
+        None,
+        "width of an additive score (in luong with score concat) or of the prediction of a window "
+        "(with attention local-p); null for units",
+        at_least=1,
+        applies_to={"architecture": ("rnnsearch", "luong")},
+    )
+    half_width: int | None = key(
+        None,
+        "positions on either side of the middle of a window, with attention local-m or local-p; "
+        "null for 10",
+        at_least=1,
+        **IN_LUONG,
+    )
+    input_feeding: bool | None = key(
+        None,
+        "feed the attentional vector into the next step",
+        null={"luong": True},
+        **IN_LUONG,
+    )
+    reverse_source: bool | None = key(
+        None,
+        "the encoder reads from the last word to the first",
+        null={"luong": False},
+        **IN_LUONG,
+    )
+    activation: Literal["relu", "gelu", "geglu", "swiglu"] | None = key(
+        None,
+        "of the feed-forward networks; geglu and swiglu are gated",
+        null={"transformer": "relu"},
+        **IN_TRANSFORMER,
+    )
+    norm: Literal["post", "pre"] | None = key(
+        None,
+        "layer normalisation after each residual sum, as published, or pre, before each sublayer",
+        null={"transformer": "post"},
+        **IN_TRANSFORMER,
+    )
+    positions: Literal["sinusoidal", "rotary", "alibi", "relative"] | None = key(
+        None,
+        "sinusoidal, added to the embeddings as published, or in the scores of the self-attentions",
+        null={"transformer": "sinusoidal"},
+        **IN_TRANSFORMER,
+    )
+    autoregression: Literal["self-attention", "ssru"] | None = key(
+        None,
+        "the decoder's sublayer that reads the earlier words: self-attention, as published, or "
+        "ssru, a recurrent unit that is cheaper in a search (Kim et al. 2019)",
+        null={"transformer": "self-attention"},
+        **IN_TRANSFORMER,
+    )
+    dropout: float = key(0.3, "rate of dropout", common=True, at_least=0, below=1)
+    attention_dropout: float | None = key(
+        None,
+        "rate at which attention weights are dropped",
+        null={"transformer": 0.0},
+        at_least=0,
+        below=1,
+        **IN_TRANSFORMER,
+    )
+    readout_size: int | None = key(
+        None,
+        "width of the layer before the word scores; null for the architecture's own",
+        at_least=1,
+        **IN_RECURRENT,
+    )
+    tie_embeddings: bool | None = key(
+        None,
+        "use the target embedding as the output matrix too; null for true in transformer and false "
+        "elsewhere",
+    )
+    share_embeddings: bool | None = key(
+        None,
+        "one embedding for source and target, with tokenizer.shared; null for tokenizer.shared",
+        **IN_TRANSFORMER,
+    )
 
-    def __post_init__(self):
-        sizes = ("embedding_size", "units", "layers", "attention_units", "half_width", "heads")
-        sizes = (*sizes, "readout_size", "feed_forward_size", "decoder_layers")
-        check_ranges("model", self, sizes, at_least=1)
-        check_ranges("model", self, ("dropout", "attention_dropout"), at_least=0, below=1)
-        own = OWN_KEYS[self.architecture]
-        self._refuse(*(key for keys in OWN_KEYS.values() for key in keys if key not in own))
-        self._fill(own)
+    def check(self) -> None:
         if self.architecture == "luong":
             self._check_luong()
         if self.architecture == "transformer":
-            self._fill({"tie_embeddings": True, **SIZES[self.size]})
+            self.fill({"tie_embeddings": True, **SIZES[self.size]})
             if self.embedding_size % self.heads:
                 raise UserError(
                     f"model.heads must divide model.embedding_size ({self.embedding_size}). "
@@ -259,93 +333,117 @@ class ModelConfig:
                 )
 
     def _check_luong(self) -> None:
+        why = (
+            f"does not apply to model.architecture luong with model.attention {self.attention} "
+            f"and model.score {self.score}"
+        )
+        unused = []
         if self.attention == "none":
-            self._refuse("half_width", "score")
+            unused = ["half_width", "score"]
         elif self.attention == "global":
-            self._refuse("half_width")
+            unused = ["half_width"]
         else:
-            self._fill({"half_width": HALF_WIDTH})
+            self.fill({"half_width": HALF_WIDTH})
         if self.score != "concat" and self.attention != "local-p":
-            self._refuse("attention_units")
+            unused.append("attention_units")
+        for name in unused:
+            self.refuse_unused(name, why)
         if self.attention.startswith("local") and self.score == "location":
             raise UserError(
                 "model.score location goes with model.attention global only. "
                 f"Received: {self.attention}."
             )
 
-    def _fill(self, values: dict) -> None:
-        """Put values where keys are null."""
-        for name, value in values.items():
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
-
-    def _refuse(self, *names: str) -> None:
-        """Refuse keys that are neither null nor the architecture's default."""
-        chosen = f"model.architecture {self.architecture}"
-        if self.architecture == "luong" and self.attention:
-            chosen += f" with model.attention {self.attention} and model.score {self.score}"
-        own = OWN_KEYS[self.architecture]
-        names = tuple(name for name in names if getattr(self, name) != own.get(name))
-        check_unused("model", self, names, f"does not apply to {chosen}: leave it out, or null.")
-
 
 @dataclass(frozen=True)
-class TrainingConfig(training_config.TrainingConfig):
-    """How a translator is trained.
-
-    Args:
-        batch_tokens: make batches of so many tokens instead of batch_size sentences, padding
-            included, counted on the longer side; batches of short sentences then hold more.
-        buckets: how many lengths batches are padded to. Fewer pad more, and start sooner on JAX,
-            which compiles a program for each.
-    """
+class TrainingConfig(training.TrainingConfig):
+    """How a translator is trained."""
 
     label_smoothing: float = 0.1
-    batch_tokens: int | None = None
-    buckets: int = 8
     early_stopping: Literal["bleu", "loss", "none"] = "bleu"
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_ranges("training", self, ("batch_tokens", "buckets"), at_least=1)
+    batch_tokens: int | None = key(
+        None,
+        "make batches of so many tokens instead of batch_size sentences, padding included, counted "
+        "on the longer side; batches of short sentences then hold more",
+        at_least=1,
+    )
+    buckets: int = key(
+        8,
+        "how many lengths batches are padded to. Fewer pad more, and start sooner on JAX, which "
+        "compiles a program for each",
+        at_least=1,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecodingConfig(SearchOptions):
-    """How to search for a translation: `SearchOptions`, and the attention to show of it.
+class DecodingConfig(SearchConfig):
+    """How to search for a translation, and the attention to show of it."""
 
-    Args:
-        attention_layer: the decoder layer, from 0, whose attention alignments and pictures show
-            (model.architecture transformer only; null for the last).
-        attention_head: its head, from 0 (transformer only; null for the mean of all).
-        precision: of the weights and products in all verbs but train; bfloat16 is faster on
-            processors that multiply it themselves, and may write other words where two are about
-            equally likely (transformer only).
-    """
+    attention_layer: int | None = key(
+        None,
+        "with model.architecture transformer, the decoder layer, from 0, whose attention "
+        "alignments and pictures show; null for the last",
+        at_least=0,
+    )
+    attention_head: int | None = key(
+        None,
+        "with model.architecture transformer, its head, from 0; null for the mean of all",
+        at_least=0,
+    )
+    precision: Literal["float32", "bfloat16"] = key(
+        "float32",
+        "of the weights and products in all verbs but train; bfloat16 is faster on processors that "
+        "multiply it themselves, and may write other words where two are about equally likely "
+        "(model.architecture transformer only)",
+    )
 
-    attention_layer: int | None = None
-    attention_head: int | None = None
-    precision: Literal["float32", "bfloat16"] = "float32"
 
-    def __post_init__(self):
-        super().__post_init__()
-        check_ranges("decoding", self, ("attention_layer", "attention_head"), at_least=0)
-
-    def search(self) -> SearchOptions:
-        """Return the options of the search alone."""
-        return SearchOptions(**{f.name: getattr(self, f.name) for f in fields(SearchOptions)})
+DATES = {
+    "data.target_language": "iso",
+    "tokenizer.vocabulary_size": 200,
+    "model.embedding_size": 64,
+    "training.label_smoothing": 0.0,
+    "training.early_stopping": "loss",
+    "training.schedule": "cosine",
+    "decoding.beam_size": 3,
+}
 
 
 @dataclass(frozen=True)
-class TranslationConfig:
+class TranslationConfig(Config):
     """All of it; `TranslationConfig()` suits a small corpus of one's own."""
 
-    data: DataConfig = DataConfig()
-    tokenizer: TokenizerConfig = TokenizerConfig()
-    model: ModelConfig = ModelConfig()
-    training: TrainingConfig = TrainingConfig()
-    distribute: DistributeConfig = DistributeConfig()
-    decoding: DecodingConfig = DecodingConfig()
+    data: DataConfig = field(default_factory=DataConfig)
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    distribute: DistributeConfig = field(default_factory=DistributeConfig)
+    decoding: DecodingConfig = field(default_factory=DecodingConfig)
+
+    defaults: ClassVar[tuple[Defaults, ...]] = (
+        Defaults({"data.dataset": "dates"}, DATES),
+        Defaults(
+            {"data.dataset": "dates", "model.architecture": RECURRENT},
+            {
+                "model.units": 48,
+                "model.dropout": 0.0,
+                "training.learning_rate": 1e-2,
+                "training.epochs": 3,
+            },
+        ),
+        Defaults(
+            {"data.dataset": "dates", "model.architecture": "transformer"},
+            {
+                "model.feed_forward_size": 128,
+                "model.layers": 2,
+                "model.dropout": 0.1,
+                "training.learning_rate": 2e-3,
+                "training.beta_2": 0.98,
+                "training.warmup_steps": 300,
+                "training.epochs": 6,
+            },
+        ),
+    )
 
     def __post_init__(self):
         model, decoding = self.model, self.decoding
@@ -376,23 +474,3 @@ class TranslationConfig:
                     f"{name} needs attention, which {without} has not: train another. "
                     f"Received: {asked}."
                 )
-
-
-_DATES = (
-    "--data.target_language=iso --tokenizer.vocabulary_size=200 --model.embedding_size=64 "
-    "--training.label_smoothing=0.0 --training.early_stopping=loss "
-    "--training.schedule=cosine --decoding.beam_size=3 "
-)
-_OF_RECURRENT = (
-    "--model.units=48 --model.dropout=0.0 --training.learning_rate=1e-2 --training.epochs=3"
-)
-_OF_TRANSFORMER = (
-    "--model.feed_forward_size=128 --model.layers=2 --model.dropout=0.1 "
-    "--training.learning_rate=2e-3 --training.beta_2=0.98 --training.warmup_steps=300 "
-    "--training.epochs=6"
-)
-# What a known data set changes in the defaults; a configuration file or an option goes first.
-PRESETS = {
-    "dates": (_DATES + _OF_RECURRENT).split(),
-    "dates with model.architecture transformer": (_DATES + _OF_TRANSFORMER).split(),
-}

@@ -11,9 +11,9 @@ from keras_attention.paths import output_path
 
 from ..common.errors import UserError, clock, say
 from ..common.files import refuse_existing_output
-from ..training.config import load_config
+from ..schema.reading import load_config
 from ..training.tasks import train_task
-from .config import PRESETS, TranslationConfig
+from .config import TranslationConfig
 from .data import ParallelCorpus, load_corpus
 from .translator import Translator
 
@@ -71,7 +71,7 @@ def run_demo(
     run, picture, exported = (output / name for name in ("run", "alignment.png", "saved_model"))
     say(f"Training on dates in many written forms into {run}")
     given = ["--data.dataset=dates", *overrides]
-    config = load_config(TranslationConfig, [], given, PRESETS["dates"])
+    config = load_config(TranslationConfig, [], given)
     train_task(Translator, config, run)
 
     translator = Translator.from_preset(run)

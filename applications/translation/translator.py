@@ -24,7 +24,7 @@ from ..common.search_task import SearchTask, seeds_of
 from ..common.streams import rows_of_a_batch, stream_count
 from ..text import END_ID, START_ID, nfc
 from . import data
-from .config import PRESETS, TranslationConfig
+from .config import TranslationConfig
 from .conversions import WAY_OUT
 from .ctranslate2_engine import CTranslate2
 from .ctranslate2_export import export_ctranslate2
@@ -91,7 +91,8 @@ class Translator(SearchTask):
     ```
     """
 
-    name_of_task, config_class, known_defaults = "translation", TranslationConfig, PRESETS
+    name_of_task = "translation"
+    config_class = TranslationConfig
     asks, verb = {"text": "Sentence"}, "translate"
     network_class, preprocessor_cls, counts_tokens = TranslationModel, TranslationPreprocessor, True
     find, training_keys = staticmethod(search), {"label_smoothing": "label_smoothing"}

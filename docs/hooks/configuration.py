@@ -14,7 +14,6 @@ def on_page_markdown(markdown: str, **_) -> str:
 def _keys(task: str) -> str:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from keras_attention.applications.cli import load_task
-    from keras_attention.applications.training.config import config_help
+    from keras_attention.applications.schema.help import config_help
 
-    task_class = load_task(task)
-    return config_help(task_class.config_class, task_class.known_defaults)
+    return config_help(load_task(task).config_class)

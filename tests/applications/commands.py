@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_attention.applications.command import main
-from keras_attention.applications.training.config import load_config
+from keras_attention.applications.schema.reading import load_config
 from keras_attention.applications.training.run_folder import (
     Checkpoints,
     RunFolder,

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_attention.applications.training.config import TrainingConfig
+from keras_attention.applications.schema.training import TrainingConfig
 from keras_attention.applications.training.determinism import seeded
 from keras_attention.applications.training.devices import DistributeConfig, model_scope
 from keras_attention.applications.training.fit import train

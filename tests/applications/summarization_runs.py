@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from keras_attention.applications.schema.reading import load_config
 from keras_attention.applications.summarization import Summarizer
-from keras_attention.applications.summarization.config import ARCHITECTURES, SummarizationConfig
+from keras_attention.applications.summarization.config import SummarizationConfig
 from keras_attention.applications.summarization.data import Corpus, Document
-from keras_attention.applications.training.config import load_config
 
 DOCUMENTS = [
     ["urgent : Bakilo of the mill needs two ropes .", "Dofina saw three boats near the tower ."],
@@ -21,9 +21,7 @@ def small_config(*overrides: str) -> SummarizationConfig:
     sizes = ["--model.embedding_size=8", "--model.units=6", "--tokenizer.vocabulary_size=30"]
     sizes += ["--tokenizer.min_count=2", "--tokenizer.extra_words=5", "--decoding.beam_size=2"]
     sizes += ["--decoding.max_length=6", "--decoding.batch_size=3", "--data.max_words=14"]
-    config = load_config(SummarizationConfig, [], list(overrides), sizes)
-    defaults = [*sizes, *ARCHITECTURES[config.model.architecture]]
-    return load_config(SummarizationConfig, [], list(overrides), defaults)
+    return load_config(SummarizationConfig, [], list(overrides), sizes)
 
 
 def randomize(model, seed: int = 3) -> None:

@@ -18,9 +18,9 @@ from keras_attention.applications.classification.backbones import Pretrained
 from keras_attention.applications.classification.results import draw_confusion
 from keras_attention.applications.common import files
 from keras_attention.applications.common.presets import preset_folder
+from keras_attention.applications.schema.reading import load_config, read_yaml
 from keras_attention.applications.summarization import Summarizer
 from keras_attention.applications.text import WordTokenizer, load_tokenizer
-from keras_attention.applications.training.config import load_config, read_yaml
 from keras_attention.applications.training.run_folder import RunFolder, is_free, refuse_existing
 from keras_attention.applications.training.tasks import average_tasks, resume_task, train_task
 from keras_attention.applications.translation import TranslationConfig, Translator

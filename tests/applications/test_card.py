@@ -10,7 +10,7 @@ import pytest
 from keras_attention.applications.common.card import MISSING
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.files import checksum
-from keras_attention.applications.training.config import load_config
+from keras_attention.applications.schema.reading import load_config
 from keras_attention.applications.training.run_folder import RunFolder
 from keras_attention.applications.training.tasks import resume_task, train_task
 from keras_attention.applications.translation import TranslationPreprocessor, Translator

@@ -7,14 +7,15 @@ import pytest
 from keras_attention.applications.answer_selection import config as answer_selection
 from keras_attention.applications.classification import config as classification
 from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.summarization import config as summarization
-from keras_attention.applications.training.config import (
+from keras_attention.applications.schema.help import config_help
+from keras_attention.applications.schema.reading import (
+    by_key,
     changed_keys,
-    config_help,
     load_config,
     save_config,
 )
-from keras_attention.applications.translation.config import PRESETS, TranslationConfig
+from keras_attention.applications.summarization import config as summarization
+from keras_attention.applications.translation.config import TranslationConfig
 
 
 def load(*overrides, path=None, **settings):
@@ -70,7 +71,7 @@ def test_saved_config_reloads_equal(tmp_path):
     ("given", "filled"),
     [
         ([], [None, None, None, None, None]),
-        (["--model.architecture=rnnencdec", "--model.layers=1"], [1, None, None, None, None]),
+        (["--model.architecture=rnnencdec"], [None, None, None, None, None]),
         (["--model.architecture=luong"], [2, "global", "general", None, True]),
         (
             ["--model.architecture=luong", "--model.attention=local-p", "--model.score=dot"],
@@ -94,11 +95,30 @@ def test_what_an_architecture_leaves_open_is_filled_in(tmp_path, given, filled):
     assert load(path=tmp_path / "config.yaml") == config
 
 
-@pytest.mark.parametrize("preset", sorted(PRESETS))
-def test_presets_are_valid_and_change_the_defaults(preset):
-    dataset, _, architecture = preset.partition(" with model.architecture ")
-    given = ["--data.dataset", dataset, "--model.architecture", architecture or "rnnsearch"]
-    assert load(*given, defaults=PRESETS[preset]) != load(*given)
+CONFIGS = [
+    TranslationConfig,
+    summarization.SummarizationConfig,
+    answer_selection.AnswerSelectionConfig,
+    classification.ClassificationConfig,
+]
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_what_a_data_set_brings_holds_where_nothing_else_is_given(config, tmp_path):
+    for each in config.defaults:
+        chosen = {
+            name: values[0] if isinstance(values, tuple) else values
+            for name, values in each.when.items()
+        }
+        if chosen.get("data.dataset") not in (None, "dates", "facts", "reports", "opinions"):
+            chosen["data.folder"] = str(tmp_path)
+        brought = by_key(load_config(config, [], [f"--{k}={v}" for k, v in chosen.items()]))
+        for name, value in each.then.items():
+            assert brought[name] == chosen.get(name, value), name
+        name, value = next(iter(each.then.items()))
+        if name not in chosen and type(value) in (int, float):
+            options = [f"--{k}={v}" for k, v in {**chosen, name: value + 1}.items()]
+            assert by_key(load_config(config, [], options))[name] == value + 1
 
 
 @pytest.mark.parametrize(
@@ -138,17 +158,23 @@ def test_presets_are_valid_and_change_the_defaults(preset):
             ["--model.architecture=luong", "--model.attention=local-m", "--model.score=location"],
             "attention global only",
         ),
-        (["--model.layers=3"], "layers does not apply to model.architecture rnnsearch: leave"),
-        (["--model.score=dot"], "model.score does not apply to model.architecture rnnsearch: le"),
-        (["--model.half_width=5"], "half_width does not apply to model.architecture rnnsearch: "),
-        (["--model.input_feeding=false"], "input_feeding does not apply to model.architecture rn"),
+        (
+            ["--model.layers=3"],
+            "model.layers goes with model.architecture luong or transformer only: leave it",
+        ),
+        (
+            ["--model.score=dot"],
+            "model.score goes with model.architecture luong only: leave it out",
+        ),
+        (["--model.half_width=5"], "half_width goes with model.architecture luong only"),
+        (["--model.input_feeding=false"], "input_feeding goes with model.architecture luong only"),
         (
             ["--model.architecture=rnnencdec", "--model.attention=local-m"],
-            "model.attention does not apply to model.architecture rnnencdec: leave it out, or null",
+            "model.attention goes with model.architecture luong only: leave it out",
         ),
         (
             ["--model.architecture=rnnencdec", "--model.attention_units=5"],
-            "attention_units does not apply to model.architecture rnnencdec",
+            "attention_units goes with model.architecture rnnsearch or luong only",
         ),
         (
             ["--model.architecture=luong", "--model.half_width=5"],
@@ -174,7 +200,7 @@ def test_presets_are_valid_and_change_the_defaults(preset):
             + ["--tokenizer.kind=words", "--tokenizer.replace_unknown=true"],
             "tokenizer.replace_unknown needs attention, which model.attention none has not",
         ),
-        (["--model.reverse_source=true"], "reverse_source does not apply to model.architecture rn"),
+        (["--model.reverse_source=true"], "reverse_source goes with model.architecture luong only"),
         (
             ["--model.architecture=rnnencdec", "--decoding.coverage_penalty=0.2"],
             "decoding.coverage_penalty needs attention, which model.architecture rnnencdec has not",
@@ -299,7 +325,7 @@ def test_changed_keys_names_what_differs():
 
 
 def test_help_describes_every_key():
-    text = config_help(TranslationConfig, PRESETS)
+    text = config_help(TranslationConfig)
     for section in dataclasses.fields(TranslationConfig):
         for field in dataclasses.fields(section.type):
             assert f"--{section.name}.{field.name}\n" in text

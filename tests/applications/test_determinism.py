@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention.applications.training.config import TrainingConfig
+from keras_attention.applications.schema.training import TrainingConfig
 from keras_attention.applications.training.determinism import seeded
 from tests.applications.small_training import assert_same_runs, fit, make_run, saved
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from keras_attention.applications.training.config import load_config
+from keras_attention.applications.schema.reading import load_config
 from keras_attention.applications.training.devices import devices_of
 from keras_attention.applications.translation.config import TranslationConfig
 from tests.applications.commands import call_command, run_command

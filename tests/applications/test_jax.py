@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_attention.applications.common.errors import Preempted
-from keras_attention.applications.training.config import load_config
+from keras_attention.applications.schema.reading import load_config
 from keras_attention.applications.training.devices import devices_of
 from keras_attention.applications.training.reporting import Progress
 from keras_attention.applications.translation import Translator

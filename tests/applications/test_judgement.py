@@ -16,7 +16,7 @@ from keras_attention.applications.classification.data import in_memory
 from keras_attention.applications.command.tasks import TOKENIZE
 from keras_attention.applications.common import presets
 from keras_attention.applications.common.errors import Preempted, UserError
-from keras_attention.applications.training.config import load_config
+from keras_attention.applications.schema.reading import load_config
 from keras_attention.applications.training.judgement import Judge, figures_of
 from keras_attention.applications.training.reporting import Progress
 from keras_attention.applications.training.run_folder import RunFolder, read_metrics

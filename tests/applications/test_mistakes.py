@@ -17,8 +17,8 @@ from keras_attention.applications.command import tasks as command_tasks
 from keras_attention.applications.common import verbs
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.files import lines_of, refuse_wide
+from keras_attention.applications.schema.reading import load_config, read_yaml
 from keras_attention.applications.summarization.data import read_corpus
-from keras_attention.applications.training.config import load_config, read_yaml
 from keras_attention.applications.translation import DataConfig, TranslationConfig, Translator
 from keras_attention.applications.translation.data import load_corpus
 from keras_attention.applications.translation.shortlist import Shortlist

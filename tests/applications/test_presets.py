@@ -21,8 +21,8 @@ from keras_attention.applications.common.files import write_checksums
 from keras_attention.applications.common.network import OrthogonalOf16Bits, recurrent_start
 from keras_attention.applications.common.presets import PRESETS
 from keras_attention.applications.common.weights import save_weights
+from keras_attention.applications.schema.reading import save_config
 from keras_attention.applications.summarization import Summarizer
-from keras_attention.applications.training.config import save_config
 from keras_attention.applications.training.run_folder import Checkpoint, Checkpoints, RunFolder
 from keras_attention.applications.training.tasks import average_tasks, preprocessor_of
 from keras_attention.applications.translation import (

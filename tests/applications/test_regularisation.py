@@ -9,8 +9,8 @@ import tensorflow as tf
 from keras import ops
 
 from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.schema.reading import load_config
 from keras_attention.applications.text import SentencePieceTokenizer
-from keras_attention.applications.training.config import load_config
 from keras_attention.applications.training.tasks import average_tasks
 from keras_attention.applications.translation import (
     Transformer,

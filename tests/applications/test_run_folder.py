@@ -12,8 +12,8 @@ import pytest
 from keras_attention.applications.common.errors import UserError
 from keras_attention.applications.common.files import MOST_READ, checksum, replacing, write_text
 from keras_attention.applications.common.weights import load_weights
+from keras_attention.applications.schema.reading import load_config, save_config
 from keras_attention.applications.training import tasks
-from keras_attention.applications.training.config import load_config, save_config
 from keras_attention.applications.training.run_folder import (
     Checkpoint,
     Checkpoints,
@@ -109,6 +109,10 @@ def test_a_folder_that_appears_meanwhile_is_kept(tmp_path):
     assert [child.name for child in tmp_path.rglob("*")] == ["run", "other"]
 
 
+ABOUT = {"format": 1, "task": "translation", "package": "1", "keras": "3"}
+ABOUT |= {"config": {}, "inputs": {}}
+
+
 @pytest.mark.parametrize(
     ("files", "message"),
     [
@@ -116,7 +120,8 @@ def test_a_folder_that_appears_meanwhile_is_kept(tmp_path):
         ({}, "is not a run folder: it has no FORMAT file"),
         ({"thesis.txt": ""}, "is not a run folder"),
         ({"config.yaml": ""}, "half-written run folder: its FORMAT file is missing"),
-        ({"FORMAT": '{"format": 1, "task": "translation"}'}, "half-written: it has no config.yaml"),
+        ({"FORMAT": json.dumps(ABOUT)}, "half-written: it has no config.yaml"),
+        ({"FORMAT": '{"format": 1, "task": "translation"}'}, "FORMAT is damaged: `package`"),
         ({"FORMAT": '{"format": 2, "task": "translation"}'}, r"newer .*format 2; .* up to 1"),
         ({"FORMAT": '{"format": 1}', "config.yaml": ""}, "FORMAT is damaged"),
         ({"FORMAT": '{"form', "config.yaml": ""}, "FORMAT is damaged"),
@@ -277,10 +282,10 @@ def test_with_every_checkpoint_damaged_training_does_not_start_anew(tmp_path):
 def test_format_names_the_package(tmp_path):
     run = make_run(tmp_path / "run")
     about = json.loads((run.path / "FORMAT").read_text())
-    assert about["format"] == 2 and about["package"] and about["keras"]
+    assert about["format"] == 1 and about["package"] and about["keras"]
 
 
-@pytest.mark.parametrize("name", ["checkpoints", "tensorboard", "tokenizers", "LOCK"])
+@pytest.mark.parametrize("name", ["checkpoints", "tensorboard", "LOCK"])
 def test_training_does_not_write_through_a_link(tmp_path, name):
     run = make_run(tmp_path / "run")
     outside = tmp_path / "outside"
@@ -378,8 +383,7 @@ def translation(tmp_path, monkeypatch):
     )
     with RunFolder.prepare(tmp_path / "run", "translation") as folder:
         save_config(config, folder / "config.yaml")
-        (folder / "tokenizers").mkdir()
-        (folder / "tokenizers" / "source.json").write_text("{}")
+        (folder / "preprocessor.json").write_text("{}")
     return RunFolder(tmp_path / "run")
 
 
@@ -494,6 +498,6 @@ def test_every_cut_of_a_configuration_is_refused(translation):
 
 def test_a_changed_vocabulary_is_refused(translation):
     translation.verify_parts()
-    (translation.tokenizers / "source.json").write_text("{ }")
-    with pytest.raises(UserError, match="source.json is damaged or was changed"):
+    (translation.path / "preprocessor.json").write_text("{ }")
+    with pytest.raises(UserError, match="preprocessor.json is damaged or was changed"):
         translation.verify_parts()

@@ -12,8 +12,8 @@ import pytest
 from keras_attention.applications.answer_selection import AnswerRanker
 from keras_attention.applications.classification import PairClassifier, TextClassifier
 from keras_attention.applications.command import main
+from keras_attention.applications.schema.reading import by_key, load_config
 from keras_attention.applications.summarization import Summarizer
-from keras_attention.applications.training.config import by_key, load_config
 from keras_attention.applications.training.fit import Outcome
 from keras_attention.applications.training.run_folder import RunFolder
 from keras_attention.applications.training.start import config_from

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from keras_attention.applications.common import files
 from keras_attention.applications.common.errors import Preempted, TrainingDiverged, UserError
+from keras_attention.applications.schema.training import TrainingConfig
 from keras_attention.applications.training.callbacks import (
     HalveOnPlateau,
     KeepBest,
@@ -21,7 +22,6 @@ from keras_attention.applications.training.callbacks import (
     TimeLimit,
     training_variables,
 )
-from keras_attention.applications.training.config import TrainingConfig
 from keras_attention.applications.training.devices import DistributeConfig
 from keras_attention.applications.training.fit import (
     LearningRate,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.schema.reading import load_config, save_config
 from keras_attention.applications.training import tasks
-from keras_attention.applications.training.config import load_config, save_config
 from keras_attention.applications.training.run_folder import RunFolder, writing
 from keras_attention.applications.translation import (
     DataConfig,

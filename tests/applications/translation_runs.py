@@ -5,8 +5,8 @@ import warnings
 
 import numpy as np
 
+from keras_attention.applications.schema.reading import load_config
 from keras_attention.applications.text import END_ID
-from keras_attention.applications.training.config import load_config
 from keras_attention.applications.translation import (
     TranslationConfig,
     TranslationPreprocessor,

@@ -1,7 +1,6 @@
 """From the configuration to a network: the only place here that sees a configuration."""
 
 from ...common.errors import check_choice
-from ..config import OWN_KEYS
 from .base import TranslationModel
 from .luong import Luong, luong_attention
 from .rnnsearch import RNNEncDec, RNNSearch
@@ -40,7 +39,7 @@ def build_model(
         The model, built.
     """
     check_choice("`architecture`", config.architecture, NETWORKS)
-    own = {name: getattr(config, name) for name in OWN_KEYS[config.architecture]}
+    own = config.own()
     if "units" in own:
         own["units"] = own["units"] or RECURRENT_SIZE
     if config.architecture == "luong":

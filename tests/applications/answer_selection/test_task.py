@@ -12,7 +12,7 @@ from keras_attention.applications.answer_selection import (
     AnswerRanker,
     AnswerSelector,
 )
-from keras_attention.applications.answer_selection.config import PRESETS, AnswerSelectionConfig
+from keras_attention.applications.answer_selection.config import AnswerSelectionConfig
 from keras_attention.applications.answer_selection.data import as_questions
 from keras_attention.applications.answer_selection.metrics import read_trec_run
 from keras_attention.applications.answer_selection.model import HardestHinge, Reader
@@ -23,7 +23,7 @@ from keras_attention.applications.answer_selection.results import (
     table,
 )
 from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.training.config import load_config
+from keras_attention.applications.schema.reading import load_config
 from keras_attention.applications.training.run_folder import RunFolder, read_metrics
 from keras_attention.applications.training.tasks import train_task
 from tests.applications.answer_selection.conftest import SETTINGS, train_arguments
@@ -244,7 +244,7 @@ def test_what_is_wrong_is_said_in_one_line(answers_run, capsys, tmp_path, argume
 @pytest.mark.slow
 def test_a_run_of_another_task_and_an_encoder_without_weights(tmp_path):
     own = ["--model.encoder=gru", "--training.epochs=1", "--training.loss=log"]
-    config = load_config(AnswerSelectionConfig, [], [*SETTINGS[:2], *own], PRESETS["facts"])
+    config = load_config(AnswerSelectionConfig, [], [*SETTINGS[:2], *own])
     train_task(AnswerRanker, config, tmp_path / "gru")
     ranker = AnswerRanker.from_preset(tmp_path / "gru")
     with pytest.raises(UserError, match="encoder gru gives no weights of words to draw"):

@@ -20,7 +20,7 @@ from keras_attention.applications.classification.results import (
     table,
     tuned_thresholds,
 )
-from keras_attention.applications.training.config import load_config
+from keras_attention.applications.schema.reading import load_config
 from keras_attention.applications.training.run_folder import RunFolder, read_metrics
 from keras_attention.applications.training.tasks import average_tasks, resume_task, train_task
 from tests.applications.classification.conftest import make_task
