@@ -109,6 +109,9 @@ def _train_help(options: argparse.Namespace) -> str:
     text = options.show_train_help()
     if options.task is None:
         return text
+    for other in TASKS.values():
+        if other.name != options.task:
+            text = text.replace(other.examples, "")
     keys = light("schema.help").config_help(TASKS[options.task].config, options.help_all)
     if options.help_all:
         return f"{text}\n{keys}"

@@ -160,11 +160,11 @@ def test_what_a_data_set_brings_holds_where_nothing_else_is_given(config, tmp_pa
         ),
         (
             ["--model.layers=3"],
-            "model.layers goes with model.architecture luong or transformer only: leave it",
+            "layers goes with model.architecture luong or transformer only: lea",
         ),
         (
             ["--model.score=dot"],
-            "model.score goes with model.architecture luong only: leave it out",
+            "model.score goes with model.architecture luong only: leave",
         ),
         (["--model.half_width=5"], "half_width goes with model.architecture luong only"),
         (["--model.input_feeding=false"], "input_feeding goes with model.architecture luong only"),
