@@ -94,7 +94,7 @@ def train_translation(count: int, folder: Path) -> dict:
 
 def train_classification(folder: Path) -> None:
     """Train a classifier of sentences whose label is chance."""
-    files = {name: folder / f"{name}.tsv" for name in ("train_file", "dev_file")}
+    files = {name: folder / f"{name}.tsv" for name in ("train", "dev")}
     for seed, path in enumerate(files.values(), 1):
         rows = enumerate(islice(sentences(seed), 200))
         lines = [f"{text}\t{'yes' if place % 2 else 'no'}\n" for place, text in rows]

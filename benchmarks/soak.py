@@ -72,7 +72,7 @@ def ask(address: str, text: str) -> None:
 
 def train(data: Path, run: Path) -> None:
     options = [f"--{name}={value}" for name, value in SETTINGS.items()]
-    options += [f"--data.{split}_tsv={data / split}.tsv" for split in ("train", "dev")]
+    options += [f"--data.{split}={data / split}.tsv" for split in ("train", "dev")]
     command("train", "translation", *options, "--output", run)
 
 

@@ -125,7 +125,7 @@ def overrides(name: str, seed: int, options: argparse.Namespace) -> list[str]:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 lines = [json.dumps(row) + "\n" for row in make(split, options.folder)]
                 path.write_text("".join(lines), encoding="utf-8")
-        settings |= {f"data.{split}_file": path for split, path in files.items()}
+        settings |= {f"data.{split}": path for split, path in files.items()}
     return [f"--{key}={value}" for key, value in settings.items()]
 
 

@@ -21,7 +21,12 @@ LIBRARY = {
     "version": set(),
 }
 # What every application is built on.
-SHARED = {"applications.common", "applications.text", "applications.training"}
+SHARED = {
+    "applications.common",
+    "applications.schema",
+    "applications.text",
+    "applications.training",
+}
 TASKS = {"translation", "summarization", "answer_selection", "classification"}
 
 # Tensors are made with keras.ops alone in these, so that they run on every backend.

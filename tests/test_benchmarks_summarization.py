@@ -35,7 +35,7 @@ def test_the_command_accepts_the_settings_of_each_row(corpus, tmp_path):
         config = read_config(Summarizer, [], summarization.overrides(name, 2, options))
         from_files = corpus in ("unordered", "catts")
         assert config.data.dataset == (None if from_files else corpus)
-        assert not from_files or Path(config.data.test_file).is_file()
+        assert not from_files or Path(config.data.test).is_file()
         assert config.training.seed == 2
         assert config.model.pointer == (name not in ("without pointer", "without attention"))
         assert config.model.coverage == (name in ("see2017", "without pointer"))

@@ -53,8 +53,8 @@ def small_run(tmp_path_factory):
     lines = [f"{first} {second}\t{second} {first}" for first in "abcd" for second in "efgh"]
     (folder / "lines.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     options = {
-        "data.train_tsv": folder / "lines.tsv",
-        "data.dev_tsv": folder / "lines.tsv",
+        "data.train": folder / "lines.tsv",
+        "data.dev": folder / "lines.tsv",
         "tokenizer.kind": "words",
         "model.embedding_size": 4,
         "model.units": 4,
@@ -77,7 +77,7 @@ def small_answers(tmp_path_factory):
     data = {split: str(folder / "lines.tsv") for split in ("train", "dev")}
     config = AnswerSelectionConfig(
         data=answer_selection.DataConfig(**data),
-        vocabulary=answer_selection.VocabularyConfig(min_count=1),
+        tokenizer=answer_selection.TokenizerConfig(min_count=1),
         model=answer_selection.ModelConfig(embedding_size=4, units=4),
         training=answer_selection.TrainingConfig(epochs=1, tensorboard=False),
     )
@@ -93,7 +93,7 @@ def small_classifier(tmp_path_factory):
     (folder / "table.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
     table = str(folder / "table.tsv")
     config = classification.ClassificationConfig(
-        data=classification.DataConfig(train_file=table, dev_file=table),
+        data=classification.DataConfig(train=table, dev=table),
         model=classification.ModelConfig(encoder="none", embedding_size=4, units=4),
         training=classification.TrainingConfig(epochs=1, tensorboard=False),
     )

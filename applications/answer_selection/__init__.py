@@ -5,9 +5,9 @@ from .config import (
     AnswerSelectionConfig,
     DataConfig,
     ModelConfig,
+    TokenizerConfig,
     TrainingConfig,
     VectorsConfig,
-    VocabularyConfig,
 )
 from .data import Candidate, Question, QuestionSet, load_questions, read_questions
 from .model import AnswerSelector, HardestHinge, Reader, build_model
@@ -34,7 +34,7 @@ __all__ = [
     "Reader",
     "TrainingConfig",
     "VectorsConfig",
-    "VocabularyConfig",
+    "TokenizerConfig",
     "build_model",
     "load_questions",
     "read_questions",

@@ -73,12 +73,12 @@ class DataConfig(Section):
 
 
 @dataclass(frozen=True)
-class VocabularyConfig(Section):
+class TokenizerConfig(Section):
     """Which words have a vector of their own."""
 
-    section = "vocabulary"
+    section = "tokenizer"
 
-    size: int = key(50000, "how many different words at most", at_least=1, common=True)
+    vocabulary_size: int = key(50000, "how many different words at most", at_least=1, common=True)
     min_count: int = key(
         2,
         "words that occur less often in the training text have none",
@@ -251,7 +251,7 @@ class AnswerSelectionConfig(Config):
     """All of it."""
 
     data: DataConfig = field(default_factory=DataConfig)
-    vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     vectors: VectorsConfig = field(default_factory=VectorsConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
@@ -261,7 +261,7 @@ class AnswerSelectionConfig(Config):
         Defaults(
             {"data.dataset": "facts"},
             {
-                "vocabulary.min_count": 1,
+                "tokenizer.min_count": 1,
                 "model.embedding_size": 32,
                 "model.units": 32,
                 "training.epochs": 8,

@@ -379,8 +379,8 @@ class AnswerRanker(TextTask):
             file = read_vectors(config.vectors.file, size)
             say(str(file))
             extra = list(file.vectors)[: config.vectors.extra_words]
-        section = dataclasses.asdict(config.vocabulary)
-        section |= {"vocabulary_size": section.pop("size"), "max_length": config.data.max_length}
+        section = dataclasses.asdict(config.tokenizer)
+        section["max_length"] = config.data.max_length
         preprocessor = AnswerPreprocessor.adapt(corpus.texts, extra_words=extra, **section)
         preprocessor.vectors, report = first_vectors(
             config.vectors, preprocessor, size, config.training.seed, corpus.texts, file
@@ -404,7 +404,7 @@ class AnswerRanker(TextTask):
             del found["training.margin"]
         found["model.encoder"] = self.backbone.encoder
         found["vectors.trainable"] = self.backbone.trainable_vectors
-        found["vocabulary.unknown_buckets"] = self.preprocessor.unknown_buckets
+        found["tokenizer.unknown_buckets"] = self.preprocessor.unknown_buckets
         return found
 
     def about_figures(self) -> str:

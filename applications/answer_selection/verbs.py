@@ -67,6 +67,6 @@ def visualize(task: AnswerRanker, options: Namespace) -> None:
 def _questions(options: Namespace) -> QuestionSet:
     """Return the questions to measure on: a file's, or one of the run's own sets."""
     data = options.config.data if options.config else None
-    if split := own_split(options, has_split, "--file", options.file):
+    if split := own_split(options, has_split, "--input", options.input):
         return load_questions(data, split)
-    return read_questions(options.file, data.on_empty if data else "error")
+    return read_questions(options.input, data.on_empty if data else "error")

@@ -477,7 +477,7 @@ class ClassificationTask(TextTask):
             config.check()
         if not data.has_split(config.data, "train"):
             error = UserError(
-                "name the training data: --data.train_file F.csv (or .tsv, .jsonl), or "
+                "name the training data: --data.train F.csv (or .tsv, .jsonl), or "
                 "--data.dataset opinions."
             )
             problems.found.append(error)

@@ -30,7 +30,7 @@ class DataConfig(Section):
     """Where the texts and their labels come from: a known data set, or files with named columns."""
 
     section = "data"
-    paths = ("folder", "train_file", "dev_file", "test_file")
+    paths = ("folder", "train", "dev", "test")
 
     dataset: DATASETS | None = key(
         None,
@@ -43,18 +43,18 @@ class DataConfig(Section):
         "where the files of the known data set lie",
         common=True,
     )
-    train_file: str | None = key(
+    train: str | None = key(
         None,
         ".csv or .tsv with a header, or .jsonl with an object a line (plain or .gz)",
         common=True,
     )
-    dev_file: str | None = key(
+    dev: str | None = key(
         None,
         "the same of the development set, which training is judged by; null to set "
         "`dev_fraction` of the training data apart",
         common=True,
     )
-    test_file: str | None = key(
+    test: str | None = key(
         None,
         "the same of the test set, which `evaluate` uses",
     )
@@ -143,7 +143,7 @@ class DataConfig(Section):
 
     def check(self) -> None:
         dataset = self.dataset
-        file = next((f"data.{each}_file" for each in SPLITS if getattr(self, f"{each}_file")), None)
+        file = next((f"data.{each}" for each in SPLITS if getattr(self, each)), None)
         _refuse(
             (not self.label_separator, "data.label_separator must not be empty."),
             (dataset and file, f"data.dataset {dataset} and {file} do not go together: give one."),
@@ -154,7 +154,7 @@ class DataConfig(Section):
             ),
             (
                 self.folder and not dataset,
-                "data.folder goes with data.dataset only; data.train_file is a path. "
+                "data.folder goes with data.dataset only; data.train is a path. "
                 f"Received: {self.folder}.",
             ),
             (
@@ -162,7 +162,7 @@ class DataConfig(Section):
                 f"data.dataset {dataset} needs data.folder, where its files lie: they are not "
                 "fetched.",
             ),
-            (self.folds and self.test_file, "give data.folds or data.test_file, not both."),
+            (self.folds and self.test, "give data.folds or data.test, not both."),
         )
         try:
             usable = "\n".encode(codecs.lookup(self.encoding).name) == b"\n"

@@ -114,7 +114,7 @@ def load_examples(data: DataConfig, split: str) -> Examples:
     check_choice("`split`", split, SPLITS)
     if not has_split(data, split):
         folds = " or data.folds" if split == "test" else ""
-        raise UserError(f"There is no {split} data: give data.{split}_file{folds}.")
+        raise UserError(f"There is no {split} data: give data.{split}{folds}.")
     if data.folds and data.dataset and _source(data, "test"):
         raise UserError(f"data.folds does not go with {data.dataset}, which has a test set.")
     if split != "train" and _source(data, split):
@@ -273,7 +273,7 @@ def _source(data: DataConfig, split: str) -> str | None:
     """Return the name of the data that a split is read from, None where it is not read."""
     if data.dataset:
         return data.dataset if split in splits_of(data.dataset) else None
-    return getattr(data, f"{split}_file")
+    return getattr(data, split)
 
 
 def _columns(data: DataConfig, labelled: bool) -> list[str]:

@@ -219,7 +219,7 @@ def split(*names: str) -> Option:
 PAIRS = [
     file("--source", "source sentences, one a line"),
     file("--target", "their translations, one a line"),
-    file("--tsv", "instead: source, tab, target on each line"),
+    file("--input", "instead: source, tab, target on each line"),
 ]
 REFERENCES = file(
     "--target",
@@ -417,7 +417,7 @@ SUMMARIZATION = TaskCommand(
     "Summarizer",
     examples="""\
   keras-attention train summarization --data.dataset reports --output runs/reports
-  keras-attention train summarization --data.train_file train.jsonl --data.dev_file dev.jsonl \\
+  keras-attention train summarization --data.train train.jsonl --data.dev dev.jsonl \\
       --model.architecture paulus2017 --output runs/mine
 """,
     verbs={
@@ -444,7 +444,7 @@ SUMMARIZATION = TaskCommand(
 
 QUESTION = text("--question", "the question")
 QUESTIONS = file(
-    "--file", "instead: WikiQA's TSV, TREC-QA's CSV, or question, tab, candidate, tab, label"
+    "--input", "instead: WikiQA's TSV, TREC-QA's CSV, or question, tab, candidate, tab, label"
 )
 RANKING = file("--trec-run", "new file for the ranking, in trec_eval's form")
 FILE_OF_CANDIDATES = file(
@@ -505,7 +505,7 @@ CLASSIFICATION = TaskCommand(
     classes=("TextClassifier", "PairClassifier"),
     examples="""\
   keras-attention train classification --data.dataset opinions --output runs/opinions
-  keras-attention train classification --data.train_file reviews.csv --data.text_column review \\
+  keras-attention train classification --data.train reviews.csv --data.text_column review \\
       --data.label_column rating --output runs/reviews
 """,
     verbs={

@@ -30,7 +30,7 @@ from .help import options_of, type_words
 from .keys import Config
 
 C = TypeVar("C", bound=Config)
-KEPT_SECTIONS = ("model", "tokenizer", "vocabulary", "vectors")
+KEPT_SECTIONS = ("model", "tokenizer", "vectors")
 """The sections that describe what a preset already has: its network and its vocabularies."""
 
 
@@ -290,7 +290,7 @@ MOST = {
     **dict.fromkeys(("layers", "heads", "average_checkpoints", "folds", "window"), 1000),
     **dict.fromkeys(("beam_size", "n_best", "max_length_ratio", "length_penalty"), 1000),
     **dict.fromkeys(("batch_size", "batch_tokens", "accumulate", "max_length"), 1 << 20),
-    **dict.fromkeys(("vocabulary_size", "size", "extra_words", "unknown_buckets"), 10**7),
+    **dict.fromkeys(("vocabulary_size", "extra_words", "unknown_buckets"), 10**7),
     "seed": 2**32,
 }
 """The largest value of a number by the name of its key, as far as a machine can hold it."""

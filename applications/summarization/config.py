@@ -20,7 +20,7 @@ class DataConfig(Section):
     summary or a list of several of the same document."""
 
     section = "data"
-    paths = ("folder", "train_file", "dev_file", "test_file")
+    paths = ("folder", "train", "dev", "test")
 
     dataset: Literal["reports", "scitldr"] | None = key(
         None,
@@ -32,17 +32,17 @@ class DataConfig(Section):
         "where the files of scitldr lie (train.jsonl.gz, dev.jsonl.gz, test.jsonl.gz)",
         common=True,
     )
-    train_file: str | None = key(
+    train: str | None = key(
         None,
         "documents and summaries to train with (plain or .gz)",
         common=True,
     )
-    dev_file: str | None = key(
+    dev: str | None = key(
         None,
         "the same of the development set, which training is judged by",
         common=True,
     )
-    test_file: str | None = key(
+    test: str | None = key(
         None,
         "the same of the test set, which `evaluate` uses",
     )
@@ -85,9 +85,9 @@ class DataConfig(Section):
                 "data.folder goes with data.dataset scitldr only. "
                 f"Received: data.folder={self.folder}, data.dataset={self.dataset}."
             )
-        if self.dataset and self.train_file:
+        if self.dataset and self.train:
             raise UserError(
-                f"data.dataset {self.dataset} and a train_file of your own do not go together."
+                f"data.dataset {self.dataset} and a data.train of your own do not go together."
             )
 
 

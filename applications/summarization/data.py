@@ -62,7 +62,7 @@ def in_memory(x: Any, y: Any = None, sample_weight: Any = None) -> Corpus:
 
 def has_split(data: DataConfig, split: str) -> bool:
     """Return whether the configuration names data for `split`."""
-    return bool(data.dataset or getattr(data, f"{split}_file"))
+    return bool(data.dataset or getattr(data, split))
 
 
 def load_corpus(data: DataConfig, split: str) -> Corpus:
@@ -79,7 +79,7 @@ def load_corpus(data: DataConfig, split: str) -> Corpus:
         UserError: where there is no such split, or its file is missing or not in its form.
     """
     check_choice("`split`", split, SPLITS)
-    path = getattr(data, f"{split}_file")
+    path = getattr(data, split)
     if not path and data.dataset == "reports":
         examples = enumerate(make_reports(split), 1)
         documents = [Document(each.sentences, [each.summary], line) for line, each in examples]
@@ -87,7 +87,7 @@ def load_corpus(data: DataConfig, split: str) -> Corpus:
     elif path or data.dataset == "scitldr":
         corpus = read_corpus(path or input_path(data.folder) / f"{split}.jsonl.gz", data.on_empty)
     else:
-        raise UserError(f"There is no {split} data: give data.{split}_file.")
+        raise UserError(f"There is no {split} data: give data.{split}.")
     cuts = split != "train" and data.on_too_long == "skip"
     return dataclasses.replace(corpus, on_too_long="truncate" if cuts else data.on_too_long)
 

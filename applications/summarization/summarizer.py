@@ -385,7 +385,7 @@ class Summarizer(SearchTask):
         problems = Problems()
         for split, what in (("train", "training data"), ("dev", "development set")):
             if not has_split(config.data, split):
-                way = f"--data.{split}_file F, or --data.dataset reports."
+                way = f"--data.{split} F, or --data.dataset reports."
                 problems.found.append(UserError(f"name the {what}: {way}"))
         problems.check()
 

@@ -59,7 +59,7 @@ class Outcome:
     from keras_attention.applications.training.tasks import train_task
 
     Path("lines.tsv").write_text("who is it ?\\ta dog\\t1\\nwho is it ?\\tthe sky\\t0\\n")
-    options = ["--data.train=lines.tsv", "--data.dev=lines.tsv", "--vocabulary.min_count=1"]
+    options = ["--data.train=lines.tsv", "--data.dev=lines.tsv", "--tokenizer.min_count=1"]
     config = load_config(AnswerSelectionConfig, [], [*options, "--training.epochs=1"])
     outcome = train_task(AnswerRanker, config, "runs/answers")
     print(outcome.best_epoch, outcome.best, outcome.reason)

@@ -10,8 +10,8 @@ from ..schema.keys import Config, Defaults, Section, key
 from ..schema.search import SearchConfig
 
 SPLITS = ("train", "dev", "test")
-PARTS = ("source", "target", "tsv")
-FILES = tuple(f"{split}_{part}" for split in SPLITS for part in PARTS)
+SIDES = ("source", "target")
+FILES = (*SPLITS, *(f"{split}_{side}" for split in SPLITS for side in SIDES))
 RECURRENT = ("rnnsearch", "rnnencdec", "luong")
 SIZES = {
     "tiny": {"embedding_size": 128, "feed_forward_size": 256, "layers": 4, "heads": 4},
@@ -78,11 +78,11 @@ class DataConfig(Section):
     )
     test_source: str | None = key(None, "the same of the test set, which `evaluate` uses")
     test_target: str | None = key(None, "the same of the test set")
-    train_tsv: str | None = key(
+    train: str | None = key(
         None, "instead of two files, one with source, tab, target on each line", common=True
     )
-    dev_tsv: str | None = key(None, "the same of the development set", common=True)
-    test_tsv: str | None = key(None, "the same of the test set")
+    dev: str | None = key(None, "the same of the development set", common=True)
+    test: str | None = key(None, "the same of the test set")
     max_length: int = key(
         100,
         "the longest sentence to train with and to be judged by on the development set, in tokens; "
@@ -105,18 +105,19 @@ class DataConfig(Section):
             self._check_split(split)
 
     def _check_split(self, split: str) -> None:
-        source, target, tsv = (getattr(self, f"{split}_{part}") for part in PARTS)
+        source, target = (getattr(self, f"{split}_{side}") for side in SIDES)
+        table = getattr(self, split)
         if (source is None) != (target is None):
             given, missing = ("source", "target") if source else ("target", "source")
             raise UserError(
                 f"data.{split}_{given} needs data.{split}_{missing}: give both files, or "
-                f"data.{split}_tsv."
+                f"data.{split}."
             )
-        if source and tsv:
+        if source and table:
             raise UserError(
-                f"give data.{split}_source and data.{split}_target, or data.{split}_tsv, not both."
+                f"give data.{split}_source and data.{split}_target, or data.{split}, not both."
             )
-        if self.dataset and split == "train" and (source or tsv):
+        if self.dataset and split == "train" and (source or table):
             raise UserError(
                 f"data.dataset {self.dataset} and files of your own do not go together: give one."
             )

@@ -76,7 +76,7 @@ def has_split(data: DataConfig, split: str) -> bool:
     """Return whether the configuration names data for `split`."""
     if split == "dev" and data.dev_fraction and has_split(data, "train"):
         return True
-    return bool(data.dataset or getattr(data, f"{split}_source") or getattr(data, f"{split}_tsv"))
+    return bool(data.dataset or getattr(data, f"{split}_source") or getattr(data, split))
 
 
 def check_data(config: Any) -> None:
@@ -86,14 +86,14 @@ def check_data(config: Any) -> None:
         problems.found.append(
             UserError(
                 "name the training data: --data.train_source F --data.train_target F, "
-                "--data.train_tsv F, or --data.dataset dates."
+                "--data.train F, or --data.dataset dates."
             )
         )
     if not has_split(config.data, "dev"):
         problems.found.append(
             UserError(
                 "name a development set, which training is judged by: --data.dev_source F "
-                "--data.dev_target F, --data.dev_tsv F, or a part of the training data, "
+                "--data.dev_target F, --data.dev F, or a part of the training data, "
                 "--data.dev_fraction 0.05."
             )
         )
@@ -117,9 +117,9 @@ def load_corpus(data: DataConfig, split: str) -> ParallelCorpus:
     if not has_split(data, split):
         raise UserError(
             f"There is no {split} data: give data.{split}_source and data.{split}_target, or "
-            f"data.{split}_tsv."
+            f"data.{split}."
         )
-    held_out = data.dev_fraction and not (data.dev_source or data.dev_tsv or data.dataset)
+    held_out = data.dev_fraction and not (data.dev_source or data.dev or data.dataset)
     source, target, names = _read(data, "train" if held_out and split == "dev" else split)
     if len(source) != len(target):
         raise UserError(
@@ -250,9 +250,9 @@ def make_batches(
 
 def _read(data: DataConfig, split: str) -> tuple[Sequence[str], Sequence[str], tuple[str, str]]:
     """Return the lines of the two sides as they are, and the names of the files."""
-    tsv = getattr(data, f"{split}_tsv")
-    if tsv:
-        return *_columns(tsv), (str(tsv), str(tsv))
+    table = getattr(data, split)
+    if table:
+        return *_columns(table), (str(table), str(table))
     files = getattr(data, f"{split}_source"), getattr(data, f"{split}_target")
     if not files[0] and data.dataset == "dates":
         name = f"dates ({split})"

@@ -41,7 +41,7 @@ Next:
   echo "the 3rd of May, 1984" | keras-attention predict {run} --n-best 3
   keras-attention evaluate {run}
   keras-attention visualize {run} --input "4 juin 1999" --output june.png
-On your own text, two files parallel by line (or a TSV, with --data.train_tsv and --data.dev_tsv):
+On your own text, two files parallel by line (or a TSV, with --data.train and --data.dev):
   keras-attention train translation --output runs/mine \\
       --data.train_source train.en --data.train_target train.de \\
       --data.dev_source dev.en --data.dev_target dev.de

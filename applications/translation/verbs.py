@@ -94,7 +94,7 @@ def score(task: Translator, options: Namespace) -> None:
 
 def shortlist(task: Translator, options: Namespace) -> None:
     """Learn which target words go with which source words, from the run's own training pairs."""
-    if not (options.source or options.target or options.tsv):
+    if not (options.source or options.target or options.input):
         options.split = "train"
     corpus, given = evaluation_corpus(options), {}
     if options.candidates is not None:
@@ -146,15 +146,15 @@ def alignment_errors(
 def evaluation_corpus(options: Namespace) -> ParallelCorpus:
     """Return the sentences to measure on: the files given, or one of the run's own sets."""
     target = options.target[0] if isinstance(options.target, list) else options.target
-    pair, tsv = (options.source, target), options.tsv
-    given = tsv or next(filter(None, pair), None)
-    if split := own_split(options, has_split, "--source and --target, or --tsv", given):
+    pair, table = (options.source, target), options.input
+    given = table or next(filter(None, pair), None)
+    if split := own_split(options, has_split, "--source and --target, or --input", given):
         return load_corpus(options.config.data, split)
-    if tsv and any(pair):
-        raise UserError("give --source and --target, or --tsv, not both.")
-    if not tsv and not all(pair):
-        raise UserError("--source and --target go together: give both, or --tsv.")
-    files = dict(zip(("test_source", "test_target", "test_tsv"), (*pair, tsv), strict=True))
+    if table and any(pair):
+        raise UserError("give --source and --target, or --input, not both.")
+    if not table and not all(pair):
+        raise UserError("--source and --target go together: give both, or --input.")
+    files = dict(zip(("test_source", "test_target", "test"), (*pair, table), strict=True))
     data = options.config.data if options.config else DataConfig()
     return load_corpus(dataclasses.replace(data, dataset=None, folder=None, **files), "test")
 

@@ -47,7 +47,7 @@ def write_dates(folder: Path) -> list[str]:
         rows = zip(*dates.generate(split, number=number), strict=True)
         path = folder / f"{split}.tsv"
         path.write_text("".join(f"{a}\t{b}\n" for a, b in rows), encoding="utf-8")
-        options += [f"--data.{split}_tsv", str(path)]
+        options += [f"--data.{split}", str(path)]
     return options
 
 

@@ -24,7 +24,7 @@ TASKS = {
         "--training.batch_size=6",
     ],
     "answer-selection": [
-        *["--data.dataset=facts", "--vocabulary.unknown_buckets=50", *SMALL],
+        *["--data.dataset=facts", "--tokenizer.unknown_buckets=50", *SMALL],
         *["--model.encoder=inner-word", "--training.batch_size=6", "--training.negatives=2"],
     ],
 }

@@ -28,7 +28,7 @@ def trained(module_traced_nowhere, tmp_path_factory):
     folder = tmp_path_factory.mktemp("card")
     (folder / "all lines.tsv").write_text("".join(LINES))
     (folder / "dev.tsv").write_text("".join(LINES[::3]))
-    data = [f"--data.train_tsv={folder / 'all lines.tsv'}", f"--data.dev_tsv={folder / 'dev.tsv'}"]
+    data = [f"--data.train={folder / 'all lines.tsv'}", f"--data.dev={folder / 'dev.tsv'}"]
     config = load_config(TranslationConfig, [], [*data, *SETTINGS])
     train_task(Translator, config, folder / "run")
     return folder / "run", config
@@ -37,7 +37,7 @@ def trained(module_traced_nowhere, tmp_path_factory):
 def test_the_card_of_a_run_has_its_data_its_command_and_the_figures_of_its_best_epoch(trained):
     run, config = trained
     card = (run / "README.md").read_text()
-    for name, path in (("train", config.data.train_tsv), ("dev", config.data.dev_tsv)):
+    for name, path in (("train", config.data.train), ("dev", config.data.dev)):
         file = path.rpartition("/")[2]
         assert f"- `data.{name}_tsv`: `{file}`, SHA-256 `{checksum(path)}`\n" in card
     assert str(run.parent) not in card  # where the data lay is nobody else's
@@ -60,7 +60,7 @@ def test_the_command_of_a_card_says_all_that_was_set(trained):
         *("--output", "RUN"),
     )
     told = load_config(TranslationConfig, [], options[:-2])
-    assert told.data.train_tsv == "all lines.tsv"
+    assert told.data.train == "all lines.tsv"
     assert (told.model, told.training, told.tokenizer, told.decoding) == (
         *(config.model, config.training),
         *(config.tokenizer, config.decoding),
@@ -117,7 +117,7 @@ def test_a_run_that_was_continued_with_changes_says_so(trained, tmp_path):
 def test_a_resume_that_fails_changes_nothing(trained, tmp_path):
     run, _ = trained
     copied = shutil.copytree(run, tmp_path / "run")
-    overrides = ["--data.dev_tsv=missing.tsv"]
+    overrides = ["--data.dev=missing.tsv"]
     changed = load_config(TranslationConfig, [copied / "config.yaml"], overrides)
     with pytest.raises(UserError, match="missing.tsv"):
         resume_task(Translator, changed, copied, accept_changes=True)

@@ -170,7 +170,7 @@ def test_score_writes_a_log_probability_for_each_pair(trained_run, read_once, ca
     pairs = [("2 ottobre 1999", "1999-10-02"), ("am 10.01.2095", "2095-01-10")]
     table = tmp_path / "pairs.tsv"
     table.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
-    done = call_command(capsys, "score", trained_run, "--tsv", table)
+    done = call_command(capsys, "score", trained_run, "--input", table)
     found = Translator.load(trained_run).score(*zip(*pairs, strict=True))
     expected = [each.log_probability for each in found]
     assert done.status == 0
@@ -262,16 +262,16 @@ def test_export_writes_a_folder_and_does_not_overwrite(trained_run, capsys, tmp_
         (["predict", "{folder}"], "is no preset, or half-written: it has no task.json"),
         (["average", "{run}", "--output", "{folder}"], "folder already exists"),
         (["average", "{run}", "{absent}", "--output", "{new}"], "there is no preset"),
-        (["score", "{run}", "--tsv", "{text}"], "expected source, tab, target"),
+        (["score", "{run}", "--input", "{text}"], "expected source, tab, target"),
         (["score", "{run}", "--source", "{text}", "--target", "{two}"], "two has 2"),
         (["evaluate", "{run}", "--source", "{text}"], "--source and --target go together: give b"),
         (["evaluate", "{run}", "--target", "{text}"], "--source and --target go together: give b"),
         (
-            ["evaluate", "{run}", "--source", "{text}", "--target", "{text}", "--tsv", "{tsv}"],
-            "give --source and --target, or --tsv, not both",
+            ["evaluate", "{run}", "--source", "{text}", "--target", "{text}", "--input", "{tsv}"],
+            "give --source and --target, or --input, not both",
         ),
-        (["evaluate", "{run}", "--tsv", "{text}"], "expected source, tab, target"),
-        (["evaluate", "{run}", "--split", "dev", "--tsv", "{text}"], "not both"),
+        (["evaluate", "{run}", "--input", "{text}"], "expected source, tab, target"),
+        (["evaluate", "{run}", "--split", "dev", "--input", "{text}"], "not both"),
         (["evaluate", "{run}", "--gold", "{text}"], "line 1: a link is two positions"),
         (["evaluate", "{run}", "--gold", "{gold}"], "has 1 lines for 40 sentence pairs"),
         (["visualize", "{run}", "--input", " ", "--output", "{absent}.png"], "nothing to draw"),
@@ -281,21 +281,21 @@ def test_export_writes_a_folder_and_does_not_overwrite(trained_run, capsys, tmp_
         (["train", "translation", "--output", "{absent}", *SMALL], "name the training data"),
         (["train", "translation", "--output", "{absent}", "--training.epoch=1"], "'epochs'?"),
         (
-            ["train", "translation", "--output", "{absent}", "--data.train_tsv={tsv}"],
+            ["train", "translation", "--output", "{absent}", "--data.train={tsv}"],
             "name a development set",
         ),
         (
             [
                 *["train", "translation", "--output", "{absent}"],
                 *["--data.train_source={text}", "--data.train_target={two}"],
-                *["--data.dev_tsv={tsv}"],
+                *["--data.dev={tsv}"],
             ],
             "two has 2",
         ),
         (
             [
                 *["train", "translation", "--output", "{absent}", "--data.max_length=2"],
-                *["--data.train_tsv={long}", "--data.dev_tsv={tsv}", "--tokenizer.kind=words"],
+                *["--data.train={long}", "--data.dev={tsv}", "--tokenizer.kind=words"],
             ],
             "long, line 1: 3 tokens, more than data.max_length 2",
         ),

@@ -53,7 +53,7 @@ def test_values_get_the_types_of_their_fields(tmp_path):
 
 def test_saved_config_reloads_equal(tmp_path):
     config = load(
-        "--data.train_tsv=Straße/訓練: a.tsv",
+        "--data.train=Straße/訓練: a.tsv",
         "--training.learning_rate=3e-05",
         "--training.steps_per_epoch=11",
         "--training.jit_compile=true",
@@ -145,8 +145,8 @@ def test_what_a_data_set_brings_holds_where_nothing_else_is_given(config, tmp_pa
         (["--training.schedule=inverse_sqrt"], "needs training.warmup_steps"),
         (["--training.schedule=halve", "--training.warmup_steps=5"], "does not go with"),
         (["--data.train_source=a"], "needs data.train_target"),
-        (["--data.dev_source=a", "--data.dev_target=b", "--data.dev_tsv=c"], "not both"),
-        (["--data.dataset=dates", "--data.train_tsv=c"], "do not go together"),
+        (["--data.dev_source=a", "--data.dev_target=b", "--data.dev=c"], "not both"),
+        (["--data.dataset=dates", "--data.train=c"], "do not go together"),
         (["--tokenizer.replace_unknown=true"], "goes with tokenizer.kind words"),
         (["--tokenizer.sampling=0.2"], "goes with tokenizer.variants above 1 only"),
         (
@@ -294,12 +294,12 @@ def test_a_number_is_what_stands_there_or_refused(tmp_path, key, value):
 
 
 def test_a_text_is_what_stands_there(tmp_path):
-    text = "data:\n  source_language: no\n  target_language: '1:30'\n  dev_tsv: 010\n"
-    text += "  train_tsv: 2001-01-01\n  test_tsv: 'null'\n  folder: null\n"
+    text = "data:\n  source_language: no\n  target_language: '1:30'\n  dev: 010\n"
+    text += "  train: 2001-01-01\n  test: 'null'\n  folder: null\n"
     data = load(path=yaml_file(tmp_path, text)).data
     assert (data.source_language, data.target_language) == ("no", "1:30")
-    assert (data.dev_tsv, data.train_tsv) == ("010", "2001-01-01")
-    assert (data.test_tsv, data.folder) == ("null", None)
+    assert (data.dev, data.train) == ("010", "2001-01-01")
+    assert (data.test, data.folder) == ("null", None)
 
 
 def test_a_section_made_in_python_refuses_what_is_no_number():

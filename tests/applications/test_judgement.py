@@ -304,7 +304,7 @@ def chinese(module_traced_nowhere, tmp_path_factory):
     lines = ["rote blumen\t我喜欢红色的花朵", "blauer himmel\t他喜欢蓝色的天空"] * 3
     (folder / "train.tsv").write_text("\n".join(lines))
     (folder / "dev.tsv").write_text("\n".join(lines[:2]))
-    options = [f"--data.{split}_tsv={folder / split}.tsv" for split in ("train", "dev")]
+    options = [f"--data.{split}={folder / split}.tsv" for split in ("train", "dev")]
     options += ["--model.embedding_size=5", "--model.units=5", "--training.epochs=1"]
     options += ["--decoding.max_length=12", "--training.tensorboard=false"]
     options += ["--tokenizer.vocabulary_size=40"]
@@ -368,7 +368,7 @@ def test_moved_training_data_are_no_other_development_set(chinese, tmp_path, cap
     moved = [each.replace(str(path.parent), str(tmp_path)) for each in options]
     resume_task(Translator, translation(*moved), run, accept_changes=True)
     said = capsys.readouterr().err
-    assert "accepted: data.dev_tsv of the configuration" in said and "has changed" not in said
+    assert "accepted: data.dev of the configuration" in said and "has changed" not in said
 
 
 def test_several_references_and_a_tokenizer_of_an_evaluation(chinese, tmp_path, capsys):

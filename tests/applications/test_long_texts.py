@@ -197,13 +197,13 @@ def test_json_lines_and_tables_are_named_by_their_lines(presets, capsys, tmp_pat
 def test_score_and_evaluate_of_translations(presets, capsys, tmp_path):
     pairs = tmp_path / "in.tsv"
     pairs.write_text(f"{SHORT}\t1999-06-04\n{LONG}\tx\n{SHORT}\t1999-06-04\n")
-    score = ["score", presets / "translation", "--tsv", pairs]
+    score = ["score", presets / "translation", "--input", pairs]
     done = call_command(capsys, *score)
     assert done.status == 2 and f"{pairs}, line 2: " in done.err and done.out.count("\n") == 1
     done = call_command(capsys, *score, "--on-too-long", "skip")
     lines = done.out.split("\n")
     assert done.status == 0 and lines[1] == "" and lines[0] == lines[2] != ""
-    evaluate = ["evaluate", presets / "translation", "--tsv", pairs, *SEARCH]
+    evaluate = ["evaluate", presets / "translation", "--input", pairs, *SEARCH]
     done = call_command(capsys, *evaluate)
     assert done.status == 2 and f"{pairs}, line 2: " in done.err
     done = call_command(capsys, *evaluate, "--on-too-long", "skip")

@@ -180,7 +180,7 @@ def test_a_run_that_samples_can_be_searched_and_the_reverse(samples, given, expe
 
 def test_all_that_is_wrong_in_a_configuration_is_said_at_once(tmp_path):
     (tmp_path / "a.yaml").write_text(
-        "data:\n  trian_tsv: x\n  train_tsv: none.tsv\nmodell:\n  units: 3\n"
+        "data:\n  trian_tsv: x\n  train: none.tsv\nmodell:\n  units: 3\n"
         "training:\n  epochs: 0\n  batch_size: 0\ntokenizer:\n  kind: wrds\n"
     )
     overrides = ["--training.optimzer", "adam", "--units", "3", "--model.layers=x", "--stray"]
@@ -188,7 +188,7 @@ def test_all_that_is_wrong_in_a_configuration_is_said_at_once(tmp_path):
         load_config(TranslationConfig, [tmp_path / "a.yaml"], overrides)
     said = str(caught.value)
     for part in (
-        "section 'data' has no key 'trian_tsv'. Did you mean 'train_tsv'?",
+        "section 'data' has no key 'trian_tsv'. Did you mean 'train'?",
         "the configuration has no key 'modell'. Did you mean 'model'?",
         "training.epochs must be at least 1. Received: 0",
         "training.batch_size must be at least 1. Received: 0",
@@ -197,7 +197,7 @@ def test_all_that_is_wrong_in_a_configuration_is_said_at_once(tmp_path):
         "there is no option --units. Did you mean '--model.units'?",
         "model.layers must be a whole number",
         "--stray needs a value",
-        "data.train_tsv: There is no file none.tsv",
+        "data.train: There is no file none.tsv",
     ):
         assert part in said, part
     assert said.count("Also: ") >= 9
@@ -212,7 +212,7 @@ def test_a_key_of_another_section_is_found(tmp_path):
 def test_wrong_paths_are_not_hidden_behind_missing_data(task, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "taken").write_text("")
-    key = {"translation": "train_tsv", "answer-selection": "train"}.get(task, "train_file")
+    key = {"translation": "train", "answer-selection": "train"}.get(task, "train")
     train = ["train", task, f"--data.{key}=none.csv", "--output=taken"]
     done = call_command(capsys, *train)
     assert done.status == 2 and done.err.count("\n") == 1
@@ -229,13 +229,13 @@ ROWS = [f"{{0}}{number}" for number in range(3)]
 GOOD_AND_BAD = {
     "utf8": (lambda path: list(lines_of(path)), b"a\n", b"\xff\n", "expected UTF-8"),
     "tsv": (
-        lambda path: load_corpus(DataConfig(dev_tsv=str(path)), "dev"),
+        lambda path: load_corpus(DataConfig(dev=str(path)), "dev"),
         b"a\tb\n",
         b"a\n",
         "expected source, tab, target",
     ),
     "empty": (
-        lambda path: load_corpus(DataConfig(dev_tsv=str(path)), "dev"),
+        lambda path: load_corpus(DataConfig(dev=str(path)), "dev"),
         b"a\tb\n",
         b"a\t \n",
         "empty, where a sentence is expected",

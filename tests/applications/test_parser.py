@@ -127,7 +127,7 @@ def test_a_run_takes_the_options_of_its_task(runs, capsys):
     options = parse(["predict", str(answers), "--question", "who ?", "--top", "3"])
     assert (options.question, options.top, options.run) == ("who ?", 3, str(answers))
     assert parse(["predict", "--beam", "3", str(lines)]).beam_size == 3  # the run may come last
-    assert parse(["score", str(lines), "--tsv", "x"]).tsv == "x"
+    assert parse(["score", str(lines), "--input", "x"]).input == "x"
     assert "a run of answer-selection has no verb score" in refusal(capsys, "score", answers)
     assert "unknown argument --beam" in refusal(
         capsys, "predict", answers, "--question", "a", "--beam", 3

@@ -42,8 +42,8 @@ def test_a_prepared_folder_can_be_opened(tmp_path):
 
 
 def test_a_separator_is_no_path(tmp_path):
-    data = {"label_separator": "/", "train_file": str(tmp_path)}
-    assert set(_about({"data": data}, "classification", tmp_path)["inputs"]) == {"data.train_file"}
+    data = {"label_separator": "/", "train": str(tmp_path)}
+    assert set(_about({"data": data}, "classification", tmp_path)["inputs"]) == {"data.train"}
 
 
 def test_an_empty_folder_may_become_a_run(tmp_path):
@@ -378,7 +378,7 @@ def translation(tmp_path, monkeypatch):
     monkeypatch.setattr(tasks, "_fit", lambda *_, on_start: on_start() or "trained")
     (tmp_path / "train.tsv").write_text("a\tb\n")
     config = TranslationConfig(
-        data=DataConfig(train_tsv=str(tmp_path / "train.tsv"), dev_tsv=str(tmp_path / "train.tsv")),
+        data=DataConfig(train=str(tmp_path / "train.tsv"), dev=str(tmp_path / "train.tsv")),
         training=TrainingConfig(learning_rate=0.01),
     )
     with RunFolder.prepare(tmp_path / "run", "translation") as folder:
@@ -401,7 +401,7 @@ def test_an_untouched_run_goes_on(translation):
 
 def test_other_data_are_named_and_recorded_once_accepted(translation, tmp_path):
     (tmp_path / "train.tsv").write_text("a\tc\n")
-    with pytest.raises(UserError, match="data.train_tsv: the contents of .* are others.*accept-ch"):
+    with pytest.raises(UserError, match="data.train: the contents of .* are others.*accept-ch"):
         resumed(translation)
     assert resumed(translation, accept=True) == "trained"
     assert resumed(translation) == "trained"
@@ -417,8 +417,8 @@ ABSENT = object()
     [
         ("accepted", 7, "`accepted` is not what a run has there. Received: 7"),
         ("accepted", [{"after": "x", "changes": 7}], "`accepted` is not"),
-        ("inputs", {"data.train_tsv": ["/", 7]}, "`inputs` is not"),
-        ("inputs", {"data.train_tsv": ["/", "00"]}, "'data.train_tsv' is '/', and its `config` d"),
+        ("inputs", {"data.train": ["/", 7]}, "`inputs` is not"),
+        ("inputs", {"data.train": ["/", "00"]}, "'data.train' is '/', and its `config` d"),
         ("inputs", {"x" * 10**5: ["/dev/zero", "00"]}, "'xxxx.*its `config` does not"),
         ("given", [1], "`given` is not"),
         ("package", ["0"], "`package` is not"),

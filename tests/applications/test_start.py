@@ -103,8 +103,8 @@ def test_a_run_stopped_before_its_first_checkpoint_starts_again(first, tmp_path)
     [
         (["--model.units=7"], "keeps its network .* model.units 6: leave it out.*Received: 7"),
         (
-            ["--model.encoder=outer", "--vocabulary.unknown_buckets=7"],
-            "with model.encoder inner-word, vocabulary.unknown_buckets 50: leave them out",
+            ["--model.encoder=outer", "--tokenizer.unknown_buckets=7"],
+            "with model.encoder inner-word, tokenizer.unknown_buckets 50: leave them out",
         ),
         (["--vectors.trainable=false"], "vectors.trainable true"),
         (["--data.train=lines.tsv"], "name the development set"),
@@ -203,13 +203,13 @@ def test_a_preset_made_in_python_says_its_settings(make, expected, tmp_path):
 def test_data_of_the_preset_stay_unless_others_are_named(tmp_path):
     task, own = translator(), tmp_path / "config.yaml"
     own.write_text(
-        "data: {train_source: a, train_target: b, dev_tsv: c, max_length: 7, source_language: fr}\n"
+        "data: {train_source: a, train_target: b, dev: c, max_length: 7, source_language: fr}\n"
         "training: {epochs: 3, learning_rate: 0.5}\n"
     )
     kept = config_from(task, "preset", own)
-    assert (kept.data.train_source, kept.data.dev_tsv) == ("a", "c")
-    other = config_from(task, "preset", own, [], ["--data.train_tsv=x", "--training.epochs=4"])
-    assert (other.data.train_source, other.data.dev_tsv) == (None, None)
+    assert (kept.data.train_source, kept.data.dev) == ("a", "c")
+    other = config_from(task, "preset", own, [], ["--data.train=x", "--training.epochs=4"])
+    assert (other.data.train_source, other.data.dev) == (None, None)
     assert (other.data.max_length, other.data.source_language) == (7, "fr")
     assert (other.training.epochs, other.training.learning_rate) == (4, 0.5)
     known = config_from(task, "preset", own, [], ["--data.dataset=dates"])
@@ -223,8 +223,8 @@ def test_unknown_labels_get_a_new_head(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     task = TextClassifier.from_texts(TEXTS, LABELS, units=4, encoder="none")
     task.save_to_preset("two")
-    common = ["--data.dev_file=table.tsv", "--training.tensorboard=false", "--training.epochs=1"]
-    arguments = ["train", "classification", "--from", "two", HARDLY, "--data.train_file=table.tsv"]
+    common = ["--data.dev=table.tsv", "--training.tensorboard=false", "--training.epochs=1"]
+    arguments = ["train", "classification", "--from", "two", HARDLY, "--data.train=table.tsv"]
     for name, labels, expected in (
         ("known", ["yes", "no"], ("no", "yes")),
         ("new", ["yes", "odd"], ("odd", "yes")),

@@ -193,7 +193,7 @@ def test_there_must_be_data(tmp_path):
     with pytest.raises(UserError, match="There is no dev data"):
         load_corpus(DataConfig(), "dev")
     with pytest.raises(UserError, match="There is no file"):
-        load_corpus(DataConfig(dev_file=str(tmp_path / "none.jsonl")), "dev")
+        load_corpus(DataConfig(dev=str(tmp_path / "none.jsonl")), "dev")
 
 
 def test_unknown_words_are_numbered_in_their_document_and_found_in_its_summary():
@@ -239,7 +239,7 @@ def test_documents_are_cut_by_words_and_by_sentences_and_it_is_reported(tmp_path
     path = str(write(tmp_path / "f.jsonl", rows))
 
     def encoded(on_too_long, split="train"):
-        data = DataConfig(train_file=path, dev_file=path, on_too_long=on_too_long)
+        data = DataConfig(train=path, dev=path, on_too_long=on_too_long)
         return encode_corpus(load_corpus(data, split), encode)
 
     assert "1 of them cut short" in encoded("truncate").report

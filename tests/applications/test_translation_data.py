@@ -77,16 +77,16 @@ def test_last_line_without_its_end(tmp_path):
 
 def test_tsv(tmp_path):
     path = write(tmp_path / "x.tsv", [f"{s}\t{t}" for s, t in zip(SOURCE, TARGET, strict=True)])
-    corpus = load_corpus(DataConfig(dev_tsv=path), "dev")
+    corpus = load_corpus(DataConfig(dev=path), "dev")
     assert (corpus.source, corpus.target) == (SOURCE, TARGET)
     write(tmp_path / "x.tsv", ["a\tA", "b", "c\tC"])
     with pytest.raises(UserError, match="x.tsv, line 2: expected source, tab.* Received: 1 col"):
-        load_corpus(DataConfig(dev_tsv=path), "dev")
+        load_corpus(DataConfig(dev=path), "dev")
     write(tmp_path / "x.tsv", ["a\tA", "", "c\tC\tCC"])
     with pytest.raises(UserError, match="x.tsv, line 3: .* Received: 3 columns; cut -f1,2"):
-        load_corpus(DataConfig(dev_tsv=path), "dev")
+        load_corpus(DataConfig(dev=path), "dev")
     write(tmp_path / "x.tsv", ["a\tA", "", "c\t", "d\tD"])
-    corpus = load_corpus(DataConfig(dev_tsv=path, on_empty="skip"), "dev")
+    corpus = load_corpus(DataConfig(dev=path, on_empty="skip"), "dev")
     assert (corpus.source, list(corpus.lines)) == (["a", "d"], [1, 4])
 
 

@@ -98,18 +98,18 @@ def test_a_run_in_training_keeps_its_configuration(tmp_path):
 
 def test_paths_in_a_run_are_absolute(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    config = TranslationConfig(data=DataConfig(train_tsv="a/b.tsv", dev_source="c", dev_target="d"))
+    config = TranslationConfig(data=DataConfig(train="a/b.tsv", dev_source="c", dev_target="d"))
     data = tasks.with_absolute_paths(config).data
-    assert data.train_tsv == str(tmp_path / "a" / "b.tsv")
+    assert data.train == str(tmp_path / "a" / "b.tsv")
     assert (data.dev_source, data.dev_target) == (str(tmp_path / "c"), str(tmp_path / "d"))
-    assert data.test_tsv is None and data.folder is None
+    assert data.test is None and data.folder is None
 
 
 @pytest.mark.parametrize("kind", ["sentencepiece", "words"])
 @pytest.mark.parametrize("shared", [True, False])
 def test_tokenizers_are_of_the_configured_kind(tmp_path, kind, shared):
     write_dates(tmp_path)
-    data = DataConfig(train_tsv=str(tmp_path / "train.tsv"))
+    data = DataConfig(train=str(tmp_path / "train.tsv"))
     config = TranslationConfig(
         data=data, tokenizer=TokenizerConfig(kind=kind, vocabulary_size=200, shared=shared)
     )
@@ -161,7 +161,7 @@ def test_evaluation_takes_the_runs_own_sets_or_files(task, config, tmp_path):
     assert evaluation_corpus(asked(config)).source == test.source
     assert evaluation_corpus(asked(config, split="dev")).source == dev.source
     untested = dataclasses.replace(
-        config, data=dataclasses.replace(config.data, test_tsv=None, max_length=1)
+        config, data=dataclasses.replace(config.data, test=None, max_length=1)
     )
     assert evaluation_corpus(asked(untested)).source == dev.source
     report = {"data": test.report.name}

@@ -72,15 +72,15 @@ def agree(config, output, other):
 def test_other_keys_data_and_folders_are_refused(tmp_path):
     file = tmp_path / "train.tsv"
     file.write_text("a\tb\n")
-    data = {"train_tsv": str(file), "dev_tsv": str(file)}
+    data = {"train": str(file), "dev": str(file)}
     config = TranslationConfig(data=dataclasses.replace(TranslationConfig().data, **data))
     agree(config, "run", lambda facts: facts)
     refused = r"^the workers differ in training.seed: a:1 has 1, b:2 has 2. Start all with the same"
     with pytest.raises(ValueError, match=refused):
         agree(config, "run", lambda facts: {**facts, "training.seed": 2})
 
-    name = "the contents of data.train_tsv (their SHA-256)"
-    with pytest.raises(ValueError, match="differ in the contents of data.train_tsv"):
+    name = "the contents of data.train (their SHA-256)"
+    with pytest.raises(ValueError, match="differ in the contents of data.train"):
         agree(config, "run", lambda facts: facts | {name: facts[name][::-1]})
     with pytest.raises(ValueError, match="differ in where to start: .*'a new run', .*'step-1.npz'"):
         agree(config, "run", lambda facts: {**facts, "where to start": "step-1.npz"})
@@ -198,8 +198,8 @@ def write_uneven(folder, task):
         ending = "tsv" if task == "translation" else "csv"
         (folder / f"{split}.{ending}").write_text("\n".join(lines) + "\n")
     if task == "translation":
-        return [f"--data.{split}_tsv={folder / split}.tsv" for split in ("train", "dev")]
-    return [f"--data.{split}_file={folder / split}.csv" for split in ("train", "dev")]
+        return [f"--data.{split}={folder / split}.tsv" for split in ("train", "dev")]
+    return [f"--data.{split}={folder / split}.csv" for split in ("train", "dev")]
 
 
 UNEVEN = [

@@ -51,17 +51,17 @@ SMALL = "--model.embedding_size=6 --model.units=6 --model.dropout=0.1 --training
 SMALL += "--training.epochs=3 --training.early_stopping=loss"
 TRAINS = {
     "answer-selection": "answer-selection --data.train {data}/train.tsv --data.dev {data}/dev.tsv "
-    "--vocabulary.unknown_buckets=5 --training.negatives=1",
-    "texts": "classification --data.train_file {data}/train.csv --data.dev_file {data}/dev.csv "
+    "--tokenizer.unknown_buckets=5 --training.negatives=1",
+    "texts": "classification --data.train {data}/train.csv --data.dev {data}/dev.csv "
     "--model.architecture=han",
-    "pairs": "classification --data.train_file {data}/train.csv --data.dev_file {data}/dev.csv "
+    "pairs": "classification --data.train {data}/train.csv --data.dev {data}/dev.csv "
     "--data.second_column second --model.architecture=cross --model.encoder=convolution",
     "translation": "translation --data.train_source {data}/train.source "
     "--data.train_target {data}/train.target --data.dev_source {data}/dev.source "
     "--data.dev_target {data}/dev.target --tokenizer.vocabulary_size=40 "
     "--decoding.max_length=3 --decoding.beam_size=2",
-    "summarization": "summarization --data.train_file {data}/train.jsonl "
-    "--data.dev_file {data}/dev.jsonl --decoding.max_length=3 --decoding.beam_size=2",
+    "summarization": "summarization --data.train {data}/train.jsonl "
+    "--data.dev {data}/dev.jsonl --decoding.max_length=3 --decoding.beam_size=2",
 }
 """The command line of each training; its first word is the task."""
 TABLE = {
@@ -71,7 +71,7 @@ TABLE = {
 USES = {
     "answer-selection": {
         "predict": "predict {run} --question two --candidates {data}/dev.source",
-        "evaluate": "evaluate {run} --file {data}/dev.tsv --json",
+        "evaluate": "evaluate {run} --input {data}/dev.tsv --json",
     },
     "texts": TABLE,
     "pairs": TABLE,

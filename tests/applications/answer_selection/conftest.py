@@ -9,7 +9,7 @@ from tests.applications.commands import train_here
 VOCABULARY = 31
 SETTINGS = [
     "--data.dataset=facts",
-    "--vocabulary.unknown_buckets=50",
+    "--tokenizer.unknown_buckets=50",
     "--model.encoder=inner-context",
     "--model.occam=true",
     "--training.epochs=2",

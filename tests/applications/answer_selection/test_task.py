@@ -97,14 +97,14 @@ def test_evaluate_a_file_with_what_ranking_cannot_use(answers_run, capsys, tmp_p
         f"{QUESTION}\t{CANDIDATES[0]}\t0\n{QUESTION}\t{CANDIDATES[1]}\t1\n"
         "only right ?\tOslo\t1\nnone right ?\tOslo\t0\n"
     )
-    done = call_command(capsys, "evaluate", answers_run, "--file", file, "--json")
+    done = call_command(capsys, "evaluate", answers_run, "--input", file, "--json")
     report = json.loads(done.out)
     assert (report["questions"], report["candidates"]) == (3, 4)
     for protocol, count in (("filtered", 1), ("unfiltered", 2)):
         assert report[protocol]["questions"] == count
         assert (report[protocol]["without_right"], report[protocol]["only_right"]) == (1, 1)
-    both = call_command(capsys, "evaluate", answers_run, "--file", file, "--split", "dev")
-    assert_refused(both, "give --split or --file, not both")
+    both = call_command(capsys, "evaluate", answers_run, "--input", file, "--split", "dev")
+    assert_refused(both, "give --split or --input, not both")
 
 
 def test_predict_ranks_candidates(answers_run, answers_ranker, capsys, tmp_path):
@@ -171,7 +171,10 @@ def test_export_scores_strings(answers_run, answers_ranker, capsys, tmp_path):
         (["predict", "{run}", "--question", "a", "--candidates", "{empty}"], "is empty"),
         (["predict", "{run}", "--candidates", "{two}"], "required: --question"),
         (["predict", "{run}", "--question", "a", "--beam", "3"], "unknown argument --beam"),
-        (["evaluate", "{run}", "--file", "{two}"], "expected question, tab, candidate, tab, label"),
+        (
+            ["evaluate", "{run}", "--input", "{two}"],
+            "expected question, tab, candidate, tab, label",
+        ),
         (["visualize", "{run}", "--question", "a"], "required: --answer"),
         (
             ["visualize", "{run}", "--question", "a", "--answer", "b", "--output", "{new}.doc"],
@@ -215,7 +218,7 @@ def test_export_scores_strings(answers_run, answers_ranker, capsys, tmp_path):
             [
                 *["train", "answer-selection", "--data.train={good}", "--data.dev={good}"],
                 *["--vectors.source=file", "--vectors.file={vectors}", "--output", "{new}"],
-                "--vocabulary.min_count=1",
+                "--tokenizer.min_count=1",
             ],
             "vectors of 3 numbers, and model.embedding_size is 100",
         ),

@@ -187,7 +187,7 @@ def tables(tmp_path_factory):
     for split in ("train", "dev", "test"):
         rows = "".join(json.dumps(row) + "\n" for row in generate(split)[:24])
         (folder / f"{split}.jsonl").write_text(rows)
-        options.append(f"--data.{split}_file={folder / split}.jsonl")
+        options.append(f"--data.{split}={folder / split}.jsonl")
     return options
 
 

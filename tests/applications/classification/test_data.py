@@ -201,12 +201,12 @@ def table_of(counts, folder):
 def test_a_class_with_one_example(tmp_path):
     path = table_of({"a": 9, "b": 9, "rare": 1}, tmp_path)
     with pytest.raises(UserError, match=r"train\.tsv, line 20: label 'rare' has 1 example"):
-        load_examples(DataConfig(train_file=path), "train")
-    skipping = DataConfig(train_file=path, on_rare_label="skip")
+        load_examples(DataConfig(train=path), "train")
+    skipping = DataConfig(train=path, on_rare_label="skip")
     train = load_examples(skipping, "train")
     assert "1 left out (rare label)" in str(train.report)
     assert {item.label for item in train.items} == {"a", "b"}
-    keeping = load_examples(DataConfig(train_file=path, min_examples=1), "train")
+    keeping = load_examples(DataConfig(train=path, min_examples=1), "train")
     assert "rare" in {item.label for item in keeping.items}
 
 
@@ -214,7 +214,7 @@ def test_folds_cover_the_set_once_and_hold_each_label_alike(tmp_path):
     path = table_of({"a": 31, "b": 17, "c": 7}, tmp_path)
     seen = collections.Counter()
     for fold in range(5):
-        data = DataConfig(train_file=path, folds=5, fold=fold)
+        data = DataConfig(train=path, folds=5, fold=fold)
         parts = {split: load_examples(data, split).items for split in ("train", "dev", "test")}
         places = {split: {item.place for item in items} for split, items in parts.items()}
         assert len(set.union(*places.values())) == sum(map(len, places.values())) == 55
@@ -224,16 +224,16 @@ def test_folds_cover_the_set_once_and_hold_each_label_alike(tmp_path):
             assert abs(found - count / 5) < 1
         assert parts == {split: load_examples(data, split).items for split in parts}
     assert set(seen.values()) == {1} and len(seen) == 55
-    other = DataConfig(train_file=path, folds=5, fold=4, split_seed=2)
+    other = DataConfig(train=path, folds=5, fold=4, split_seed=2)
     assert {item.place for item in load_examples(other, "test").items} != places["test"]
 
 
 def test_a_development_set_of_its_own_is_not_drawn(tmp_path):
     path = table_of({"a": 10, "b": 10}, tmp_path)
     dev = write(tmp_path, "dev.tsv", "text\tlabel\nz\ta\n")
-    data = DataConfig(train_file=path, dev_file=dev)
+    data = DataConfig(train=path, dev=dev)
     assert len(load_examples(data, "train")) == 20 and len(load_examples(data, "dev")) == 1
-    with pytest.raises(UserError, match="There is no test data: give data.test_file or data.folds"):
+    with pytest.raises(UserError, match="There is no test data: give data.test or data.folds"):
         load_examples(data, "test")
 
 

@@ -183,7 +183,7 @@ def test_the_command_counts_too(tmp_path):
     rows = (f"{text},{label}" for text, label in zip(TEXTS, LABELS, strict=True))
     table.write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
     config = ClassificationConfig(
-        data=DataConfig(train_file=str(table), dev_file=str(table)),
+        data=DataConfig(train=str(table), dev=str(table)),
         model=ModelConfig(
             embedding_size=3, units=4, encoder="none", linear="nb_svm", linear_weight=50.0
         ),

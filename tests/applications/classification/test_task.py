@@ -284,7 +284,7 @@ def test_a_bad_file_ends_training_with_one_line(name, content, more, message, tm
     for split, text in files.items():
         path = tmp_path / f"{split}.tsv"
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        options.append(f"--data.{split}_file={path}")
+        options.append(f"--data.{split}={path}")
     output = tmp_path / "run"
     done = call_command(capsys, "train", "classification", *options, "--output", output)
     assert done.status == 2 and len(done.err.strip().splitlines()) == 1

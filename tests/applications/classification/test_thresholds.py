@@ -179,7 +179,7 @@ def test_thresholds_of_a_preprocessor_are_one_for_each_label(task):
 
 
 def config_of(folder, *more):
-    options = [f"--data.{split}_file={folder / split}.csv" for split in ("train", "dev")]
+    options = [f"--data.{split}={folder / split}.csv" for split in ("train", "dev")]
     options += ["--data.labels=many", "--model.units=4", "--model.embedding_size=4"]
     options += ["--training.epochs=2", "--training.tensorboard=false", "--training.seed=3"]
     return load_config(ClassificationConfig, [], [*options, *more])

@@ -94,7 +94,7 @@ def test_the_command_trains_from_them(file, tmp_path):
     rows = (f"{text},{label}" for text, label in zip(TEXTS, LABELS, strict=True))
     table.write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
     config = ClassificationConfig(
-        data=DataConfig(train_file=str(table), dev_file=str(table)),
+        data=DataConfig(train=str(table), dev=str(table)),
         vectors=VectorsConfig(file=str(file), extra_words=4, channels="both"),
         model=ModelConfig(embedding_size=3, units=4, encoder="none"),
         training=TrainingConfig(epochs=1, tensorboard=False),
