@@ -21,6 +21,7 @@ Flags, YAML, checks, help and the tables of the documentation come from these de
 """
 
 import dataclasses
+import inspect
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -96,6 +97,17 @@ class Section:
     section: ClassVar[str]
     paths: ClassVar[tuple[str, ...]] = ()
     """The keys that name files or folders."""
+
+    def __init_subclass__(cls) -> None:
+        # `help(TrainingConfig)` has an entry for each key, as if it stood in the docstring.
+        described = {}
+        for base in reversed(cls.__mro__[1:]):
+            if dataclasses.is_dataclass(base):
+                described |= keys_of(base)
+        own = {name: getattr(value, "metadata", {}) for name, value in vars(cls).items()}
+        described |= {name: each["key"] for name, each in own.items() if "key" in each}
+        entries = (f"    {name}: {each.meaning}." for name, each in described.items())
+        cls.__doc__ = "\n".join([f"{inspect.cleandoc(cls.__doc__ or '')}\n\nArgs:", *entries])
 
     def __post_init__(self):
         keys = keys_of(type(self))

@@ -7,7 +7,7 @@ PLACE = re.compile(r"\{\{ configuration (\S+) \}\}")
 
 
 def on_page_markdown(markdown: str, **_) -> str:
-    """Replace `{{ configuration TASK }}` by what `keras-attention train TASK --help` lists."""
+    """Replace `{{ configuration TASK }}` by what `keras-attention train TASK --help-all` lists."""
     return PLACE.sub(lambda match: f"```text\n{_keys(match[1])}\n```", markdown)
 
 
