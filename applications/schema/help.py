@@ -99,7 +99,7 @@ def config_help(config: type[Config], every_key: bool = True) -> str:
             lines.append(f"  --{section}.{each.name}")
             lines += _wrapped(each.sentence(with_default=True), " " * 6)
     for each in config.defaults if every_key else ():
-        lines += ["", f"{_condition(each)}, these are the defaults instead:"]
+        lines += ["", *_wrapped(f"{_condition(each)}, these are the defaults instead:", "")]
         words = " ".join(f"--{name}={option_value(value)}" for name, value in each.then.items())
         lines += _wrapped(words, "  ", break_on_hyphens=False)
     return "\n".join(lines).lstrip("\n")

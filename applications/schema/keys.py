@@ -201,15 +201,19 @@ class Config:
     """What data sets and architectures change; of two that hold, the later one goes first."""
 
     @classmethod
-    def brought(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the defaults that the given values bring, both by `section.key`."""
-        usual = {
+    def usual(cls) -> dict[str, Any]:
+        """Return the default of every key by `section.key`; null is not filled in."""
+        return {
             f"{section.name}.{field.name}": field.default
             for section in dataclasses.fields(cls)
             for field in dataclasses.fields(section.type)
         }
+
+    @classmethod
+    def brought(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the defaults that the given values bring, both by `section.key`."""
         found: dict[str, Any] = {}
         for each in cls.defaults:
-            if each.holds({**usual, **found, **given}):
+            if each.holds({**cls.usual(), **found, **given}):
                 found |= each.then
         return {name: value for name, value in found.items() if name not in given}

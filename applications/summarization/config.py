@@ -243,7 +243,7 @@ class TrainingConfig(training.TrainingConfig):
         super().check()
         self.refuse_unused(
             "label_smoothing",
-            "has no meaning where words are generated and copied: such a mixture has no logits",
+            "has no meaning where words are generated and copied",
         )
 
 

@@ -73,7 +73,7 @@ def _brought(kind: type[Config], config: Mapping[str, Any]) -> set[str]:
 
 def _written(kind: type, own: Path) -> dict[str, Any]:
     """Return what a run folder says of its training, but where its vectors of words came from."""
-    written = by_key(load_config(kind, [own] if own.is_file() else []))
+    written = by_key(load_config(kind, [own])) if own.is_file() else kind.usual()
     return {key: value for key, value in written.items() if not key.startswith("vectors.")}
 
 

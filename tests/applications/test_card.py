@@ -39,7 +39,7 @@ def test_the_card_of_a_run_has_its_data_its_command_and_the_figures_of_its_best_
     card = (run / "README.md").read_text()
     for name, path in (("train", config.data.train), ("dev", config.data.dev)):
         file = path.rpartition("/")[2]
-        assert f"- `data.{name}_tsv`: `{file}`, SHA-256 `{checksum(path)}`\n" in card
+        assert f"- `data.{name}`: `{file}`, SHA-256 `{checksum(path)}`\n" in card
     assert str(run.parent) not in card  # where the data lay is nobody else's
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     best = max(lines, key=lambda line: (line["val_bleu"], -line["val_loss"]))

@@ -71,7 +71,7 @@ def test_every_option_without_a_value_can_be_taken_back():
     for task in [None, *TASKS.values()]:
         for parser in build_parser(task).verbs.choices.values():
             for action in parser._actions:
-                if action.nargs == 0 and "--help" not in action.option_strings:
+                if action.nargs == 0 and not {"--help", "--help-all"} & {*action.option_strings}:
                     assert isinstance(action, argparse.BooleanOptionalAction), action
 
 
@@ -180,7 +180,7 @@ def test_a_run_that_samples_can_be_searched_and_the_reverse(samples, given, expe
 
 def test_all_that_is_wrong_in_a_configuration_is_said_at_once(tmp_path):
     (tmp_path / "a.yaml").write_text(
-        "data:\n  trian_tsv: x\n  train: none.tsv\nmodell:\n  units: 3\n"
+        "data:\n  trian: x\n  train: none.tsv\nmodell:\n  units: 3\n"
         "training:\n  epochs: 0\n  batch_size: 0\ntokenizer:\n  kind: wrds\n"
     )
     overrides = ["--training.optimzer", "adam", "--units", "3", "--model.layers=x", "--stray"]
@@ -188,7 +188,7 @@ def test_all_that_is_wrong_in_a_configuration_is_said_at_once(tmp_path):
         load_config(TranslationConfig, [tmp_path / "a.yaml"], overrides)
     said = str(caught.value)
     for part in (
-        "section 'data' has no key 'trian_tsv'. Did you mean 'train'?",
+        "section 'data' has no key 'trian'. Did you mean 'train'?",
         "the configuration has no key 'modell'. Did you mean 'model'?",
         "training.epochs must be at least 1. Received: 0",
         "training.batch_size must be at least 1. Received: 0",
