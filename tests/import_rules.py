@@ -18,6 +18,7 @@ LIBRARY = {
     "text": {"text", "paths"},
     "visualization": {"visualization", "paths"},
     "distribute": {"distribute"},
+    "interop": {"layers", "interop"},
     "paths": set(),
     "version": set(),
 }

@@ -18,6 +18,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 MODULES = [
     "keras_attention.decoding",
     "keras_attention.distribute",
+    "keras_attention.interop",
     "keras_attention.layers",
     "keras_attention.losses",
     "keras_attention.metrics",
