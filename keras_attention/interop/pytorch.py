@@ -286,14 +286,19 @@ def _stack(module: Any, kind: str, activation: Any) -> keras.Model:
         source = keras.Input(_shape(module.d_model)[1:], name="source")
         target = keras.Input(_shape(module.d_model)[1:], name="target")
         memory = _run(module.encoder, [source], activation)
-        return keras.Model([source, target], _run(module.decoder, [target, memory], activation))
+        return _model([source, target], _run(module.decoder, [target, memory], activation))
     size = module.layers[0].self_attn.embed_dim
     inputs = [keras.Input((None, size), name="inputs")]
     if kind == "TransformerDecoder":
         size = module.layers[0].multihead_attn.kdim
         inputs.append(keras.Input((None, size), name="memory"))
-    outputs = _run(module, inputs, activation)
-    return keras.Model(inputs if inputs[1:] else inputs[0], outputs)
+    return _model(inputs if inputs[1:] else inputs[0], _run(module, inputs, activation))
+
+
+def _model(inputs: Any, outputs: Any) -> keras.Model:
+    model = keras.Model(inputs, outputs)
+    model.supports_masking = True  # its layers pass masks on; Keras would warn
+    return model
 
 
 def _run(stack: Any, inputs: list, activation: Any) -> Any:
