@@ -177,31 +177,44 @@ def _bias(weights: Arrays, name: str, is_used: bool) -> np.ndarray | None:
 def _load_attention(layer: MultiHeadAttention, weights: Arrays, prefix: str) -> None:
     """Set the kernels of `layer` from the matrices `(outputs, inputs)` of PyTorch."""
     if f"{prefix}in_proj_weight" in weights:
-        matrices = np.split(weights[f"{prefix}in_proj_weight"], 3)
+        matrices = _in_three(weights, f"{prefix}in_proj_weight")
     else:
         matrices = [weights[f"{prefix}{name}_proj_weight"] for name in "qkv"]
-    heads = (layer.num_heads, layer.key_dim)
     values = {}
     for name, matrix in zip(("query", "key", "value"), matrices, strict=True):
-        values[f"{name}_kernel"] = _reshaped(matrix.T, (-1, *heads), layer)
-    kernel = weights[f"{prefix}out_proj.weight"].T
-    values["output_kernel"] = _reshaped(kernel, (*heads, -1), layer)
+        values[f"{name}_kernel"] = np.moveaxis(_by_head(layer, matrix, 0), 2, 0)
+    values["output_kernel"] = np.moveaxis(
+        _by_head(layer, weights[f"{prefix}out_proj.weight"], 1), 0, 2
+    )
     if layer.use_bias:
-        biases = np.split(weights[f"{prefix}in_proj_bias"], 3)
+        biases = _in_three(weights, f"{prefix}in_proj_bias")
         for name, bias in zip(("query", "key", "value"), biases, strict=True):
-            values[f"{name}_bias"] = _reshaped(bias, heads, layer)
+            values[f"{name}_bias"] = _by_head(layer, bias, 0)
         values["output_bias"] = weights[f"{prefix}out_proj.bias"]
     assign(layer, **values)
 
 
-def _reshaped(array: np.ndarray, shape: tuple, layer: MultiHeadAttention) -> np.ndarray:
-    if array.size % (layer.num_heads * layer.key_dim):
+def _in_three(weights: Arrays, name: str) -> list[np.ndarray]:
+    """Return the parts of queries, keys and values, which lie one below the other."""
+    array = weights[name]
+    if array.shape[0] % 3:
+        raise ValueError(
+            f"`{name}` must hold the rows of queries, keys and values, as many of each. Received: "
+            f"an array of shape {array.shape}"
+        )
+    return np.split(array, 3)
+
+
+def _by_head(layer: MultiHeadAttention, array: np.ndarray, axis: int) -> np.ndarray:
+    """Split an axis into heads and their features."""
+    heads = (layer.num_heads, layer.key_dim)
+    if array.shape[axis] != layer.num_heads * layer.key_dim:
         raise ValueError(
             f"{layer.name} must have as many heads times `key_dim` as the weights have features. "
             f"Received: num_heads={layer.num_heads}, key_dim={layer.key_dim}, and an array of "
             f"shape {array.shape}"
         )
-    return array.reshape(shape)
+    return array.reshape(*array.shape[:axis], *heads, *array.shape[axis + 1 :])
 
 
 def _load_norm(layer: keras.layers.Layer, weights: Arrays, prefix: str) -> None:

@@ -154,7 +154,7 @@ def test_what_does_not_fit_is_refused():
         (r"`cell` must be a GRUCell", (keras.layers.Dense(3), "luong", weights), {}),
         (r"`cell` must be a GRUCell", ([], "luong", weights), {}),
         (r"must map names to arrays", (cell, "luong", list(weights)), {}),
-        (r"must hold `query_layer/kernel`", (cell, "bahdanau", weights), {}),
+        (r"must hold `attention_v`", (cell, "bahdanau", weights), {}),
         (
             r"`attention_activation` must be None",
             (cell, "luong", weights),

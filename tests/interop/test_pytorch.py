@@ -16,6 +16,7 @@ B, T, S, H, D, F, DK, DV = 3, 5, 7, 2, 14, 11, 3, 13
 RECORDED = Path(__file__).with_name("recorded")
 # True = attend, as here; PyTorch's masks of padding are the opposite. Padding before the words too.
 T_MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 0, 1, 1, 1]], "bool")
+AFTER = np.sort(T_MASK)[:, ::-1]  # the same lengths, with padding behind the words alone
 S_MASK = np.array([[1] * 7, [0, 0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0, 0]], "bool")
 
 
@@ -153,10 +154,11 @@ def test_stacks(torch, norm):
     wanted = expected(torch, encoder, x, src_key_padding_mask=~T_MASK)
     ours = from_pytorch(encoder)
     assert_same(ours(x, mask=ops.convert_to_tensor(T_MASK)), wanted, T_MASK)
-    masks = {"tgt_key_padding_mask": ~T_MASK, "memory_key_padding_mask": ~S_MASK}
+    # In a stack, PyTorch's NaN at causal padding before the words reaches all positions.
+    masks = {"tgt_key_padding_mask": ~AFTER, "memory_key_padding_mask": ~S_MASK}
     wanted = expected(torch, decoder, x, memory, tgt_mask=causal(torch, T), **masks)
-    both = [ops.convert_to_tensor(T_MASK), ops.convert_to_tensor(S_MASK)]
-    assert_same(from_pytorch(decoder)([x, memory], mask=both), wanted, T_MASK)
+    both = [ops.convert_to_tensor(AFTER), ops.convert_to_tensor(S_MASK)]
+    assert_same(from_pytorch(decoder)([x, memory], mask=both), wanted, AFTER)
 
 
 def test_a_whole_transformer_is_saved_and_read_again(torch, tmp_path):
@@ -164,15 +166,15 @@ def test_a_whole_transformer_is_saved_and_read_again(torch, tmp_path):
     module = randomised(torch, module)
     source, target = random(1, B, S, D), random(2, B, T, D)
     masks = {"src_key_padding_mask": ~S_MASK, "memory_key_padding_mask": ~S_MASK}
-    masks |= {"tgt_key_padding_mask": ~T_MASK, "tgt_mask": causal(torch, T)}
+    masks |= {"tgt_key_padding_mask": ~AFTER, "tgt_mask": causal(torch, T)}
     wanted = expected(torch, module, source, target, **masks)
     model = from_pytorch(module)
-    both = [ops.convert_to_tensor(S_MASK), ops.convert_to_tensor(T_MASK)]
-    assert_same(model([source, target], mask=both), wanted, T_MASK)
+    both = [ops.convert_to_tensor(S_MASK), ops.convert_to_tensor(AFTER)]
+    assert_same(model([source, target], mask=both), wanted, AFTER)
     model.save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras")
     again.supports_masking = True  # Keras does not keep it
-    assert_same(again([source, target], mask=both), wanted, T_MASK)
+    assert_same(again([source, target], mask=both), wanted, AFTER)
 
 
 def test_activations(torch):
@@ -255,6 +257,9 @@ def test_weights_that_do_not_fit_are_refused():
     wide = weights | {"linear1.weight": np.ones((F + 1, D))}
     with pytest.raises(ValueError, match=r"`kernel` of feed_forward must have the shape.*Received"):
         load_pytorch(built("encoder"), wide)
+    odd = weights | {"self_attn.in_proj_bias": np.ones(3 * D + 1)}
+    with pytest.raises(ValueError, match=r"rows of queries, keys and values.*Received: "):
+        load_pytorch(built("encoder"), odd)
     narrow = weights | {"self_attn.in_proj_weight": np.ones((3 * (D - 1), D))}
     with pytest.raises(ValueError, match=r"heads times `key_dim`.*Received: num_heads=2"):
         load_pytorch(built("encoder"), narrow)
