@@ -119,6 +119,11 @@ def from_attention_wrapper(
     )
     names = [f"cell/cells/{i}/" for i in range(len(cells))] if cells is cell else ["cell/"]
     first = arrays[f"{names[0]}kernel"]
+    if first.shape[0] <= size:
+        raise ValueError(
+            f"`{names[0]}kernel` must have a row for each feature of the inputs and each of the "
+            f"{size} of the attention that is fed back. Received: an array of shape {first.shape}"
+        )
     fed = kernel.shape[1] - size
     decoder.build((None, None, first.shape[0] - size), (None, None, memory_size))
     for i, (one, name) in enumerate(zip(cells, names, strict=True)):

@@ -222,12 +222,7 @@ def _load_norm(layer: keras.layers.Layer, weights: Arrays, prefix: str) -> None:
 
 
 def _attention(module: Any) -> MultiHeadAttention:
-    reasons = []
-    if module.bias_k is not None:
-        reasons.append("`add_bias_kv` adds a learned key and value to each memory")
-    if module.add_zero_attn:
-        reasons.append("`add_zero_attn` adds a key and value of zeros to each memory")
-    refuse(module, reasons)
+    refuse(module, _added_keys(module))
     layer = MultiHeadAttention(
         module.num_heads,
         module.head_dim,
@@ -239,13 +234,26 @@ def _attention(module: Any) -> MultiHeadAttention:
     return load_pytorch(layer, module.state_dict())
 
 
+def _added_keys(module: Any) -> list[str]:
+    """Return what a MultiheadAttention adds to its memory, which no layer here does."""
+    reasons = []
+    if module.bias_k is not None:
+        reasons.append("`add_bias_kv` adds a learned key and value to each memory")
+    if module.add_zero_attn:
+        reasons.append("`add_zero_attn` adds a key and value of zeros to each memory")
+    return reasons
+
+
 def _block(module: Any, kind: Any, activation: Any, shapes: list[tuple]) -> Any:
     attention = module.self_attn
     norms = [each for name, each in module.named_children() if name.startswith("norm")]
     epsilons = {norm.eps for norm in norms if hasattr(norm, "eps")}
     rates = {name: each.p for name, each in module.named_children() if name.startswith("dropout")}
     rates.pop("dropout", None)  # that inside the feed-forward network
-    reasons = []
+    attentions = [each for _, each in module.named_children() if hasattr(each, "num_heads")]
+    reasons = [reason for each in attentions for reason in _added_keys(each)]
+    if len({each.num_heads for each in attentions}) > 1:
+        reasons.append("all attentions must have as many heads")
     if len(epsilons) != 1 or any("LayerNorm" not in class_names(x, ["torch"]) for x in norms):
         reasons.append("the normalisations must be LayerNorms of one `eps`")
     if len(set(rates.values())) > 1:

@@ -161,6 +161,11 @@ def test_what_does_not_fit_is_refused():
             {"attention_activation": "tanh", "output_attention": False},
         ),
         (
+            r"`cell/kernel` must have a row for each",
+            (cell, "luong", weights | {"cell/kernel": np.ones((A, 4 * C))}),
+            {},
+        ),
+        (
             r"no counterpart in it",
             (cell, "luong", weights | {"attention_layer/bias": np.ones(A)}),
             {},

@@ -203,6 +203,10 @@ def test_what_has_no_counterpart_is_refused(torch):
     module.norm2, module.dropout1 = nn.LayerNorm(D, eps=0.1), nn.Dropout(0.7)
     with pytest.raises(ValueError, match=r"LayerNorms of one `eps`; .* one rate .*Received: "):
         from_pytorch(module)
+    module = nn.TransformerDecoderLayer(D, H, F)
+    module.multihead_attn = nn.MultiheadAttention(D, 7, add_zero_attn=True)
+    with pytest.raises(ValueError, match=r"`add_zero_attn`.*; all attentions .*Received: "):
+        from_pytorch(module)
     with pytest.raises(ValueError, match=r"must be those of `torch.nn`.*Received: "):
         from_pytorch(nn.Transformer(D, H, 1, 1, F, custom_encoder=nn.Linear(D, D)))
     stack = nn.TransformerDecoder(nn.TransformerDecoderLayer(D, H, F), 1, nn.Linear(D, D))
