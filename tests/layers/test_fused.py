@@ -56,6 +56,13 @@ ORDERS = {
     "previous-vector": {"attention_size": 7},
     "current": {"query": "current"},
     "feeding": {"query": "current", "attention_size": 7, "input_feeding": True},
+    "linear": {
+        "query": "current",
+        "attention_size": 7,
+        "input_feeding": True,
+        "attention_activation": None,
+    },
+    "previous-linear": {"attention_size": 7, "attention_activation": "linear"},
 }
 
 
@@ -113,7 +120,7 @@ def assert_both_agree(monkeypatch, make, training=False, **options):
 
 
 # The order does not know the mechanism: by default, a few of both.
-@pytest.mark.by_default("coverage-feeding", "concat-feeding", "coverage-current")
+@pytest.mark.by_default("coverage-feeding", "concat-feeding", "coverage-current", "general-linear")
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_loops_agree_for_every_mechanism_and_order(monkeypatch, mechanism, order):
@@ -158,6 +165,17 @@ def test_loops_agree_for_a_dot_score(monkeypatch):
     assert_both_agree(
         monkeypatch, lambda: AttentionDecoder(keras.layers.GRUCell(V), LuongAttention("dot"))
     )
+
+
+def test_an_attentional_vector_of_another_activation_takes_the_loop_of_steps():
+    """Only of tanh and of none the fast loop knows the derivative."""
+    layer = AttentionDecoder(
+        CELLS["gru"](), MECHANISMS["general"](), query="current", attention_activation="relu"
+    )
+    layer.build((None, None, E), (None, None, V))
+    parts = layer.cell, layer.attention
+    assert fused(*parts, layer.attention_activation) is None
+    assert fused(*parts, keras.activations.linear) is not None
 
 
 class SharpAttention(BahdanauAttention):

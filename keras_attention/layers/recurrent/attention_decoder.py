@@ -25,10 +25,12 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
 
     - `query="previous"` (Bahdanau): that **before** the step; the context goes into the cell
       beside the input: `c_t = attend(s_{t-1})`, `s_t = cell([x_t; c_t], s_{t-1})`.
-      The output is `s_t`, or with `attention_size` `tanh(W [c_t; s_t])`.
+      The output is `s_t`, or with `attention_size` `f(W [c_t; s_t])`.
     - `query="current"` (Luong): that **after** the step; the output is the attentional vector:
-      `h_t = cell(x_t, h_{t-1})`, `c_t = attend(h_t)`, `o_t = tanh(W [c_t; h_t])`. With
+      `h_t = cell(x_t, h_{t-1})`, `c_t = attend(h_t)`, `o_t = f(W [c_t; h_t])`. With
       `input_feeding` the cell reads `[x_t; o_{t-1}]`, `o_0 = 0`.
+
+    `f` is `attention_activation`, tanh as published.
 
     The first query `s_0` is the first value of the state that the cell returns as its output. Some
     cells return none, such as one with a projection or a residual: then `s_0` is the first state of
@@ -48,6 +50,8 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         query: `"previous"` or `"current"`.
         attention_size: Size of the attentional vector. Default: with `"current"` the size of the
             cell's output; with `"previous"` there is none.
+        attention_activation: Activation of the attentional vector, any of Keras', or `None` for
+            none.
         input_feeding: Whether the attentional vector joins the next step's input, with `"current"`
             only.
         **kwargs: Arguments of every Keras layer.
@@ -106,6 +110,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         query: str = "previous",
         attention_size: int | None = None,
         input_feeding: bool = False,
+        attention_activation: Any = "tanh",
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -141,11 +146,20 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
             )
         if attention_size is not None:
             attention_size = arguments.check_integer("attention_size", attention_size)
+        attention_activation = keras.activations.get(attention_activation)
+        is_default = attention_activation is keras.activations.tanh
+        if query == "previous" and attention_size is None and not is_default:
+            raise ValueError(
+                "`attention_activation` belongs to an attentional vector, which query='previous' "
+                "has with an `attention_size` only. Received: query='previous', "
+                f"attention_size=None, attention_activation={attention_activation}"
+            )
         self.cell = cell
         self.attention = attention
         self.query = query
         self.attention_size = attention_size
         self.input_feeding = input_feeding
+        self.attention_activation = attention_activation
         self.supports_masking = True
 
     @property
@@ -159,7 +173,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
 
     @property
     def has_attentional_vector(self) -> bool:
-        """Whether the output is `tanh(W [c; h])` and not the cell's own."""
+        """Whether the output is `f(W [c; h])` and not the cell's own."""
         return self.query == "current" or self.attention_size is not None
 
     def build(self, inputs_shape, value_shape=None):
@@ -264,7 +278,8 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
             found.pop("state", None)
             return {name: part[:, :0] for name, part in found.items()} | {"state": state}
         one_dtype = self.compute_dtype == self.attention.compute_dtype
-        loop = fused(self.cell, self.attention) if one_dtype else None
+        activation = self.attention_activation if self.has_attentional_vector else None
+        loop = fused(self.cell, self.attention, activation) if one_dtype else None
         masks = [None] * len(self._cell.cells)
         if training:
             masks = self._cell.draw_dropout(ops.shape(inputs)[0], self._cell_input_size())
@@ -320,7 +335,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         output = hidden
         if self.has_attentional_vector:
             kernel = self.cast(self.attentional_kernel)
-            output = ops.tanh(ops.matmul(_join(context, hidden), kernel))
+            output = self.attention_activation(ops.matmul(_join(context, hidden), kernel))
         state = {**state, "cell": states, "context": context, "attention": attention}
         if self._keeps_output:
             state["output"] = hidden

@@ -6,6 +6,7 @@ gradients of weights and memory are then one product each over the whole sequenc
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import keras
@@ -29,15 +30,23 @@ from .recurrence import (
 
 # The methods of a mechanism that its `loop_score` stands for.
 STANDS_FOR = ("project_query", "queries", "score", "attend", "read", "step", "initial_state")
+# The derivatives of an attentional vector's activations, from their outputs.
+SLOPES = {
+    keras.activations.tanh: lambda outputs: 1 - outputs**2,
+    keras.activations.linear: ops.ones_like,
+}
 # The results that have a step axis, in the order in which they are packed.
 SEQUENCES = ("outputs", "contexts", "scores")
 
 
-def fused(cell, attention):
+def fused(cell, attention, activation=None):
     """Return a loop that computes what the decoder's steps compute, or `None`.
 
-    It takes cells with equations, and mechanisms that override nothing `loop_score` stands for.
+    It takes cells with equations, mechanisms that override nothing `loop_score` stands for, and an
+    attentional vector that is linear or has a tanh.
     """
+    if activation not in (None, *SLOPES):
+        return None
     view = DecoderCell(cell, attention.compute_dtype)
     if view.cells != [cell] and type(cell).call is not keras.layers.StackedRNNCells.call:
         return None
@@ -47,7 +56,7 @@ def fused(cell, attention):
     if any(layer.compute_dtype != attention.compute_dtype for layer in [cell, *view.cells]):
         return None
     score = attention.loop_score()
-    return None if score is None else FusedLoop(view, equations, score)
+    return None if score is None else FusedLoop(view, equations, score, activation)
 
 
 def _declares(kind) -> bool:
@@ -66,6 +75,7 @@ class FusedLoop:
     view: DecoderCell
     equations: list
     score: LoopScore
+    activation: Callable | None = None  # of the attentional vector
 
     def __call__(
         self, inputs, memory, state, order, feeding, kernel, masks, wanted, training, real=None
@@ -164,7 +174,7 @@ class FusedLoop:
             state = {"cell": flatten(after), "attention": self.score.keep(attention, scores)}
             if self.has_vector:
                 joined = ops.concatenate([context, hidden], axis=1)
-                outputs["outputs"] = ops.tanh(ops.matmul(joined, given["vector"]))
+                outputs["outputs"] = self.activation(ops.matmul(joined, given["vector"]))
             if self.feeding:
                 state["attentional"] = outputs["outputs"]
             if "real" in given:
@@ -208,7 +218,7 @@ class FusedLoop:
         feeds = [ops.transpose(cell["feed"]) if "feed" in cell else None for cell in given["cells"]]
         seen = {"query": kept["query"], "weights": kept["scores"], "state": kept["state"]}
         if self.has_vector:
-            vector_slope = 1 - kept["outputs"] ** 2
+            vector_slope = SLOPES[self.activation](kept["outputs"])
 
         def step(place, carried):
             passed = None

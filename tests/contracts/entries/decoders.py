@@ -191,7 +191,9 @@ ENTRIES = {
                 "query": "current",
                 "attention_size": 7,
                 "input_feeding": True,
-            }
+                "attention_activation": "relu",
+            },
+            lambda: {**PARTS, "query": "current", "attention_activation": "linear"},
         ],
         refused=[
             {"cell": keras.layers.Dense(3), "attention": BahdanauAttention(3)},
@@ -199,6 +201,7 @@ ENTRIES = {
             {**PARTS, "query": "next"},
             {**PARTS, "attention_size": 0},
             {**PARTS, "query": "previous", "input_feeding": True},
+            {**PARTS, "query": "previous", "attention_activation": None},
         ],
     ),
 }
