@@ -55,7 +55,7 @@ setup(
         "sentencepiece>=0.2.1,!=0.2.2",  # 0.2.2 takes minutes for some texts
         "sacrebleu>=2.4",
         "rouge-score>=0.1.2",
-        "nltk>=3.9.1",
+        "sentencex>=1.0.32",
         "pyyaml>=6.0.2",
         "docstring_parser>=0.16",
         "filelock>=3.15",

@@ -22,7 +22,7 @@ class DataConfig:
         dataset: a known data set: dates (made by this package) or multi30k.
         folder: where the files of multi30k lie; null to fetch them into the cache.
         source_language: code of the language translated from, like en; chooses the side of
-            multi30k.
+            multi30k, and the rules by which documents are cut into sentences.
         target_language: code of the language translated into, by which BLEU cuts texts into words
             (zh, ja and ko have tokenizers of their own).
         train_source: file of source sentences, one a line (plain or .gz).

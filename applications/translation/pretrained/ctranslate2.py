@@ -146,7 +146,19 @@ def read(folder: Path) -> Source:
         network=lambda dtype: architecture.network(array, source, target, dtype, **shown_head),
         preprocessor=_preprocessor(folder, model, source, target),
         search=SearchOptions(beam_size=2, max_length=LONGEST),  # CTranslate2's own beam
+        languages=_languages(folder),
     )
+
+
+def _languages(folder: Path) -> dict[str, str]:
+    """Return the languages that a package of Argos names."""
+    path = folder / "metadata.json"
+    if not path.is_file():
+        return {}
+    described = json_object(read_bytes(path, MOST_JSON), str(path))
+    codes = {"source_language": "from_code", "target_language": "to_code"}
+    found = {ours: described.get(theirs) for ours, theirs in codes.items()}
+    return {name: code for name, code in found.items() if isinstance(code, str)}
 
 
 def _architecture(

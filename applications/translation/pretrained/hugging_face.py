@@ -27,7 +27,7 @@ from .foreign import (
     check_tensors,
     yaml_mapping,
 )
-from .source import Source, preprocessor_of
+from .source import Source, languages_of, preprocessor_of
 from .tensors import Buffer, Tensors
 
 NAME = "Hugging Face's MarianMTModel"
@@ -48,6 +48,8 @@ MUST_BE = {
 TIED = "model.shared.weight", "model.encoder.embed_tokens.weight"
 TIED_TARGET, OUTPUT = "model.decoder.embed_tokens.weight", "lm_head.weight"
 POSITIONS = tuple(f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))
+LANGUAGES = re.compile(r"opus-mt-(?:\w+-)*([a-z]{2})-([a-z]{2})/")
+"""The languages in a model's name."""
 TENSOR_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
@@ -208,6 +210,7 @@ def read(folder: Path) -> Source:
         search=_search(folder, config),
         about=str(origin),
         licence=str(front.get("license") or ""),
+        languages=languages_of(LANGUAGES.search(f"{origin}/{folder}/")),
     )
 
 

@@ -28,7 +28,7 @@ from .foreign import (
     check_tensors,
     yaml_mapping,
 )
-from .source import MOST_VOCABULARY, Source, preprocessor_of
+from .source import MOST_VOCABULARY, Source, languages_of, preprocessor_of
 from .tensors import MOST_AXES, MOST_TENSORS, Buffer, NpzTensors, Tensors
 
 NAME = "Marian"
@@ -185,6 +185,7 @@ def read(folder: Path) -> Source:
         search=_search(settings, config or path),
         about=f"Marian {options.get('version', '')}".strip(),
         licence=FIREFOX if _is_student(options, tensors) else "",
+        languages=languages_of(re.search(r"\.([a-z]{2})([a-z]{2})\.", path.name)),
     )
 
 

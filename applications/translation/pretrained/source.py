@@ -1,7 +1,8 @@
 """A translator of others, as its reader hands it over."""
 
 import dataclasses
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,12 @@ def preprocessor_of(*sides: tuple[Path, list[str]]) -> TranslationPreprocessor:
     return TranslationPreprocessor(*tokenizers)
 
 
+def languages_of(pair: re.Match[str] | None) -> dict[str, str]:
+    """Return the languages whose codes are the two groups of a match; nothing of no match."""
+    names = ("source_language", "target_language")
+    return dict(zip(names, pair.groups(), strict=True)) if pair else {}
+
+
 @dataclasses.dataclass(frozen=True)
 class Source:
     """All that a translator is made of, but the task itself.
@@ -54,6 +61,7 @@ class Source:
         search: the search that its files ask for.
         about: what made it, as far as its files say.
         licence: its licence, as far as its files say.
+        languages: `source_language` and `target_language`, as far as its files say.
     """
 
     name: str
@@ -64,6 +72,7 @@ class Source:
     search: SearchOptions
     about: str = ""
     licence: str = ""
+    languages: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def card(self) -> dict[str, str]:
         """Return the sections of a model card that say where the model comes from."""
