@@ -514,10 +514,22 @@ def decode_line(line: bytes, path: Path | str, number: int, encoding: str = "utf
         raise BadLine(f"{path}, line {number}", problem, advice) from None
 
 
-def json_object(text: str | bytes, where: str) -> dict[str, Any]:
-    """Return the object that a JSON text holds; `where` names file and line for the message."""
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"it has {shown(repeated)} twice")
+    return found
+
+
+def json_object(text: str | bytes, where: str, unique: bool = False) -> dict[str, Any]:
+    """Return the object that a JSON text holds; `where` names file and line for the message.
+
+    `unique` refuses a key that an object has twice, of which only the last would count.
+    """
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_without_repeats if unique else None)
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
         half = f"{error.object[error.start]!r}, half a surrogate pair"

@@ -12,6 +12,7 @@ from keras_attention.applications.translation.documents import cut_document, las
 from tests.applications.commands import call_command
 from tests.applications.pretrained import hugging_face_files, marian_files
 
+pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
 DOCUMENT = (
     "  Ein Mann steht auf. Zwei Kinder putzen!\r\n\r\n\t Ein Mann.\r\n * * *\n\n\nKinder  \n  "
 )
@@ -121,7 +122,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def translator(folder):
-    return Translator.from_preset(folder, search={"beam_size": 1, "max_length": 60})
+    return Translator.from_preset(folder, search={"beam_size": 1, "max_length": 30})
 
 
 def test_sentences_are_those_of_translate(translator):
@@ -142,7 +143,7 @@ def test_a_sentence_is_as_long_as_the_search_can_write(translator):
     text = "Ein Mann " * 40
     found = translator.translate_document(text, max_length=6)
     assert max(len(each.source_tokens) for each in found.sentences) <= 3  # half of it
-    found = translator.translate_document(text, max_length=60, max_tokens=9)
+    found = translator.translate_document(text, max_length=30, max_tokens=9)
     assert 3 < max(len(each.source_tokens) for each in found.sentences) <= 9
     assert " ".join(found.sources) == text.strip()
     with pytest.raises(ValueError, match="`max_tokens` should be a positive integer"):
@@ -159,7 +160,7 @@ def test_tags_are_tokens_of_the_model(tmp_path):
     languages = translator.source_language, translator.target_language
     assert languages == ("de", "de")  # of the name in its configuration
     found = translator.translate_document(
-        ">>fra<< Ein Mann. Kinder.\nMann", beam_size=1, max_length=60
+        ">>fra<< Ein Mann. Kinder.\nMann", beam_size=1, max_length=30
     )
     assert [each.source_tokens[0] for each in found.sentences] == [">>fra<<"] * 3
     assert found.sources == ["Ein Mann.", "Kinder.", "Mann"]
@@ -168,7 +169,7 @@ def test_tags_are_tokens_of_the_model(tmp_path):
 def test_the_command_translates_documents(folder, translator, tmp_path, capsys, monkeypatch):
     path = tmp_path / "text.txt"
     path.write_bytes(b"\xef\xbb\xbf" + DOCUMENT.encode())
-    options = ["--documents", "--max-length", 60, "--beam-size", 1]
+    options = ["--documents", "--max-length", 30, "--beam-size", 1]
     wanted = translator.translate_document(DOCUMENT)
     output = tmp_path / "out.txt"
     done = call_command(capsys, "predict", folder, *options, "--input", path, "--output", output)
@@ -197,11 +198,11 @@ def test_the_command_goes_on_over_parts(folder, tmp_path, capsys, monkeypatch):
     hugging_face_files.write_folder(tmp_path / "tagged")
     text = ">>fra<< Ein Mann.\nKinder. Mann.\n\nEin\n"
     (tmp_path / "text.txt").write_text(text)
-    options = ["--documents", "--max-length", 60, "--beam-size", 1, "--batch-size", 1]
+    options = ["--documents", "--max-length", 30, "--beam-size", 1, "--batch-size", 1]
     options += ["--input", tmp_path / "text.txt"]
     done = call_command(capsys, "predict", tmp_path / "tagged", *options)
     task = Translator.from_preset(tmp_path / "tagged")
-    assert done.out == task.translate_document(text, beam_size=1, max_length=60).text
+    assert done.out == task.translate_document(text, beam_size=1, max_length=30).text
     done = call_command(capsys, "predict", tmp_path / "tagged", *options, "--json")
     assert [json.loads(each)["line"] for each in done.out.splitlines()] == [0, 1, 1, 3]
 

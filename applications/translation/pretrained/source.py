@@ -9,8 +9,9 @@ from typing import Any
 from keras_attention.decoding import SearchOptions
 from keras_attention.text import SentencePieceTokenizer
 
-from ...common.errors import UserError, one_line
+from ...common.errors import UserError, check_range, one_line
 from ...common.files import checksum, read_bytes
+from ...training.config import MOST
 from ..models.transformer import Transformer
 from ..preprocessor import TranslationPreprocessor
 
@@ -18,6 +19,9 @@ NOT_STATED = "Not stated in the files of the model: ask where it comes from."
 CARDS = ("README.md", "README")
 LICENCES = ("LICENSE", "LICENSE.txt", "LICENCE", "COPYING")
 
+
+LONGEST = 512
+"""Tokens of the longest translation, where the files of a model say nothing of it."""
 
 MOST_VOCABULARY = 1 << 26
 """Bytes of a vocabulary's file."""
@@ -40,6 +44,20 @@ def preprocessor_of(*sides: tuple[Path, list[str]]) -> TranslationPreprocessor:
     if models[0] == models[1] and sides[0][1] == sides[1][1]:
         tokenizers = tokenizers[:1] * 2
     return TranslationPreprocessor(*tokenizers)
+
+
+def search_of(path: Path, **options: Any) -> SearchOptions:
+    """Return the options of a search that the file or folder at a path asks for.
+
+    Raises:
+        UserError: naming the path, where one is wrong or beyond what a machine can hold.
+    """
+    try:
+        for name, value in options.items():
+            check_range(f"`{name}`", value, at_most=MOST[name])
+        return SearchOptions(**{"beam_size": 1, "max_length": LONGEST, **options})
+    except ValueError as error:
+        raise UserError(f"{path} asks for a search that is none: {one_line(error)}") from None
 
 
 def languages_of(pair: re.Match[str] | None) -> dict[str, str]:

@@ -3,7 +3,7 @@
 import abc
 import math
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,11 @@ class Tensors(abc.ABC):
             raise self.damaged(f"it has more than {MOST_TENSORS:,} arrays")
         self.shapes[name] = shape
 
+    def check_numbers(self, kinds: Iterable[str]) -> None:
+        """Refuse a file with both of the types of 16 bits, as a model has one of them."""
+        if {"<f2", "<u2"} <= set(kinds):
+            raise self.damaged("it holds both float16 and bfloat16")
+
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Turn what a library raises for a damaged file into one line that names it."""
@@ -100,6 +105,13 @@ class Buffer:
             )
         self.position += count
         return self.content[self.position - count : self.position]
+
+    def end(self) -> None:
+        """Refuse bytes after the last that were read."""
+        if left := len(self.content) - self.position:
+            raise UserError(
+                f"{self.path} is damaged, or of another format ({left:,} bytes follow its end)."
+            )
 
     def numbers(self, count: int, dtype: str) -> np.ndarray:
         """Return the next numbers, little-endian."""
