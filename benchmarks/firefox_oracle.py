@@ -131,7 +131,7 @@ class FirefoxOracle:
 
 
 def read_weights(path: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of a `.bin` in float64, matrices of eight bits as `integer / multiplier`."""
+    """Return the arrays of a `.bin` in float64; those of eight bits are `integer / multiplier`."""
     data, position = path.read_bytes(), 0
 
     def take(form: str) -> tuple:

@@ -5,14 +5,14 @@ import json
 import random
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from keras_attention.applications.translation import Translator
+from keras_attention.applications.translation import Translation, Translator
 from keras_attention.applications.translation.documents import cut_document, last_tag
 from tests.applications.commands import call_command
 from tests.applications.pretrained import hugging_face_files, marian_files
 
-pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
 DOCUMENT = (
     "  Ein Mann steht auf. Zwei Kinder putzen!\r\n\r\n\t Ein Mann.\r\n * * *\n\n\nKinder  \n  "
 )
@@ -121,21 +121,47 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def translator(folder):
-    return Translator.from_preset(folder, search={"beam_size": 1, "max_length": 30})
+def real(folder):
+    return Translator.from_preset(folder, search={"beam_size": 1, "max_length": 5})
 
 
-def test_sentences_are_those_of_translate(translator):
-    found = translator.translate_document(DOCUMENT)
+def test_sentences_are_those_of_translate(real):
+    found = real.translate_document(DOCUMENT, max_tokens=20)
     sentences = ["Ein Mann steht auf.", "Zwei Kinder putzen!", "Ein Mann.", "Kinder"]
     assert found.sources == sentences
-    for each, wanted in zip(found.sentences, translator.translate(sentences), strict=True):
+    for each, wanted in zip(found.sentences, real.translate(sentences), strict=True):
         assert (each.text, each.ids) == (wanted.text, wanted.ids)
         assert each.alignment.shape == wanted.alignment.shape
     one, two, three, four = (each.text for each in found.sentences)
     assert found.text == f"  {one} {two}\r\n\r\n\t {three}\r\n * * *\n\n\n{four}  \n  "
+
+
+@pytest.fixture
+def translator(real, monkeypatch):
+    """A translator without its network: sentences in capital letters."""
+
+    def translate(self, texts, search=None, *, return_alignments=True, **options):
+        read = self.preprocessor.source_tokenizer
+        return [
+            Translation(
+                text.upper(),
+                -1.0,
+                -1.0,
+                [text.upper()],
+                read.tokens(text),
+                np.ones((1, len(read.tokens(text)))) if return_alignments else None,
+            )
+            for text in texts
+        ]
+
+    monkeypatch.setattr(Translator, "translate", translate)
+    return Translator(real.backbone, real.preprocessor, search={"beam_size": 1, "max_length": 50})
+
+
+def test_several_documents_and_none(translator):
     several = translator.translate_document([DOCUMENT, "", "Kinder"], beam_size=2)
     assert [len(each.sentences) for each in several] == [4, 0, 1] and several[1].text == ""
+    assert several[0].text == DOCUMENT.upper()
     assert translator.translate_document([]) == []
 
 
@@ -143,7 +169,7 @@ def test_a_sentence_is_as_long_as_the_search_can_write(translator):
     text = "Ein Mann " * 40
     found = translator.translate_document(text, max_length=6)
     assert max(len(each.source_tokens) for each in found.sentences) <= 3  # half of it
-    found = translator.translate_document(text, max_length=30, max_tokens=9)
+    found = translator.translate_document(text, max_length=50, max_tokens=9)
     assert 3 < max(len(each.source_tokens) for each in found.sentences) <= 9
     assert " ".join(found.sources) == text.strip()
     with pytest.raises(ValueError, match="`max_tokens` should be a positive integer"):
@@ -154,13 +180,13 @@ def test_a_sentence_is_as_long_as_the_search_can_write(translator):
         translator.translate_document([None])
 
 
-def test_tags_are_tokens_of_the_model(tmp_path):
+def test_tags_are_tokens_of_the_model(translator, tmp_path):
     hugging_face_files.write_folder(tmp_path / "opus-mt-en-de")
     translator = Translator.from_preset(tmp_path / "opus-mt-en-de")
     languages = translator.source_language, translator.target_language
     assert languages == ("de", "de")  # of the name in its configuration
     found = translator.translate_document(
-        ">>fra<< Ein Mann. Kinder.\nMann", beam_size=1, max_length=30
+        ">>fra<< Ein Mann. Kinder.\nMann", beam_size=1, max_length=50
     )
     assert [each.source_tokens[0] for each in found.sentences] == [">>fra<<"] * 3
     assert found.sources == ["Ein Mann.", "Kinder.", "Mann"]
@@ -169,7 +195,7 @@ def test_tags_are_tokens_of_the_model(tmp_path):
 def test_the_command_translates_documents(folder, translator, tmp_path, capsys, monkeypatch):
     path = tmp_path / "text.txt"
     path.write_bytes(b"\xef\xbb\xbf" + DOCUMENT.encode())
-    options = ["--documents", "--max-length", 30, "--beam-size", 1]
+    options = ["--documents", "--max-length", 50, "--beam-size", 1]
     wanted = translator.translate_document(DOCUMENT)
     output = tmp_path / "out.txt"
     done = call_command(capsys, "predict", folder, *options, "--input", path, "--output", output)
@@ -191,18 +217,18 @@ def test_the_command_translates_documents(folder, translator, tmp_path, capsys, 
         assert (done.status, done.err.count("\n")) == (2, 1) and message in done.err
 
 
-def test_the_command_goes_on_over_parts(folder, tmp_path, capsys, monkeypatch):
+def test_the_command_goes_on_over_parts(translator, folder, tmp_path, capsys, monkeypatch):
     """Parts of a file are translated one after another; a tag holds in later ones, too."""
     place = "keras_attention.applications.translation.verbs.BATCHES_IN_A_CHUNK"
     monkeypatch.setattr(place, 1)
     hugging_face_files.write_folder(tmp_path / "tagged")
     text = ">>fra<< Ein Mann.\nKinder. Mann.\n\nEin\n"
     (tmp_path / "text.txt").write_text(text)
-    options = ["--documents", "--max-length", 30, "--beam-size", 1, "--batch-size", 1]
+    options = ["--documents", "--max-length", 50, "--beam-size", 1, "--batch-size", 1]
     options += ["--input", tmp_path / "text.txt"]
     done = call_command(capsys, "predict", tmp_path / "tagged", *options)
     task = Translator.from_preset(tmp_path / "tagged")
-    assert done.out == task.translate_document(text, beam_size=1, max_length=30).text
+    assert done.out == task.translate_document(text, beam_size=1, max_length=50).text
     done = call_command(capsys, "predict", tmp_path / "tagged", *options, "--json")
     assert [json.loads(each)["line"] for each in done.out.splitlines()] == [0, 1, 1, 3]
 
