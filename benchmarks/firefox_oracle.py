@@ -27,6 +27,7 @@ class FirefoxOracle:
     """
 
     def __init__(self, folder: Path, heads: int = 8):
+        self.folder = folder
         self.heads = heads
         self.weights = read_weights(next(folder.glob("model*.bin")))
         vocabulary = str(next(folder.glob("vocab*.spm")))
@@ -37,13 +38,24 @@ class FirefoxOracle:
             sum(name.startswith(side) for name in names) for side in ("encoder", "decoder")
         ]
 
-    def translate(self, texts: Sequence[str]) -> list[tuple[list[int], float]]:
+    def translate(
+        self, texts: Sequence[str], shortlist: bool = False
+    ) -> list[tuple[list[int], float]]:
         """Return the ids of each translation, and the smallest lead of a chosen word.
 
         The lead is how much higher its logit is than that of the second best word.
+
+        Args:
+            texts: the sentences.
+            shortlist: whether to write words of the model's own shortlist alone.
         """
         sources = [[*self.pieces.encode(text), END] for text in texts]
         memories = [self._encode(source) for source in sources]
+        hidden = np.zeros((len(texts), len(self.weights["Wemb"])), bool)
+        if shortlist:
+            hidden[:] = True
+            for row, source in enumerate(sources):
+                hidden[row, self._shortlist(source)] = False
         keys = [
             [self._split(memory, f"decoder_l{i + 1}_context", "kv") for memory in memories]
             for i in range(self.depths[1])
@@ -68,6 +80,7 @@ class FirefoxOracle:
                 x = self._after_attention(f"{name}_context", x, np.concatenate(mixed))
                 x = self._feed_forward(f"{name}_ffn", x)
             logits = x @ self.weights["Wemb"].T + self.weights["decoder_ff_logit_out_b"]
+            logits = np.where(hidden[alive], -np.inf, logits)
             best = np.argmax(logits, axis=1)
             two = np.partition(logits, -2, axis=1)[:, -2:]
             leads[alive] = np.minimum(leads[alive], two[:, 1] - two[:, 0])
@@ -81,6 +94,15 @@ class FirefoxOracle:
     def text(self, ids: Sequence[int]) -> str:
         """Return the text of ids."""
         return self.pieces.decode(list(ids))
+
+    def _shortlist(self, source: Sequence[int]) -> np.ndarray:
+        """Return the words that go with those of a source: the most frequent, and its own."""
+        data = next(self.folder.glob("lex*.bin")).read_bytes()
+        _, _, frequent, _, offsets, size = np.frombuffer(data, "<u8", 6).tolist()
+        places = np.frombuffer(data, "<u8", offsets, 48)
+        words = np.frombuffer(data, "<u4", size, 48 + 8 * offsets)
+        own = [words[places[each] : places[each + 1]] for each in source]
+        return np.unique(np.concatenate([np.arange(frequent), *own]))
 
     def _encode(self, ids):
         x = self._embedded(ids, range(len(ids)))

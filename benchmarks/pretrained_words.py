@@ -46,6 +46,7 @@ def compare(pair: str, texts: Sequence[str]) -> tuple[dict[str, float], list[str
     oracle = FirefoxOracle(folder)
     own = ours(folder, texts)
     exact = oracle.translate(texts)
+    listed = [oracle.text(ids) for ids, _ in oracle.translate(texts, shortlist=True)]
     engine = _native.NativeDirection(str(folder))
     raw = [engine.translate(text) for text in texts]
     edited = [
@@ -64,9 +65,10 @@ def compare(pair: str, texts: Sequence[str]) -> tuple[dict[str, float], list[str
         "median smallest lead, alike": float(np.median(leads[of_engine])),
         "median smallest lead, unlike": float(np.median(leads[~of_engine])),
     }
-    for source, one, other, lead in zip(texts, written, raw, leads, strict=True):
+    for source, one, other, third, lead in zip(texts, written, raw, listed, leads, strict=True):
         if one != other:
             print(f"{source}\n  ours   {one}\n  engine {other}\n  smallest lead {lead:.3f}")
+            print(f"  NumPy with the shortlist writes {'the same' if third == other else third}")
     return figures, written
 
 
@@ -81,7 +83,7 @@ def main() -> None:
         figures, texts = compare(pair, texts)
         print(f"{pair} ({time.perf_counter() - start:.0f} s)")
         for name, value in figures.items():
-            print(f"  {name:<30} {value:.4g}")
+            print(f"  {name:<40} {value:.4g}")
 
 
 if __name__ == "__main__":

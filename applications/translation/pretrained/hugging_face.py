@@ -256,7 +256,7 @@ def _architecture(
     refusal.need(
         all(key in config for key in MUST_HAVE), f"it does not say {' or '.join(MUST_HAVE)}"
     )
-    names = [*MUST_BE, *SPECIAL, *SEARCH, *TIES, "decoder_vocab_size"]
+    names = [*MUST_BE, *SPECIAL, *SEARCH, *TIES, "decoder_vocab_size", "_name_or_path"]
     check_spelling(config, names, refusal)
     flags = {"scale_embedding": False, **TIES}
     for key, usual in flags.items():
