@@ -99,7 +99,7 @@ setup(
         "course": ["jupytext>=1.16,<2", "nbclient>=0.10", "ipykernel>=6.29"],
         # The plain index gives the CUDA build on Linux; the Makefile asks for the CPU build first.
         "torch": ["torch==2.13.0"],
-        "benchmarks": ["torch==2.13.0", "ctranslate2"],
+        "benchmarks": ["torch==2.13.0", "ctranslate2", "transformers>=5"],
         "jax": ["jax"],
         "ctranslate2": ["ctranslate2"],
         "litert": ["ai-edge-litert"],
