@@ -87,6 +87,7 @@ WITHOUT_EFFECT = re.compile(
 
 
 ALIGNMENT = 256
+DECODER_FILE = "decoder.yml"
 DECODER = re.compile(
     "|".join(READ).replace("version", "models")
     + "|"
@@ -382,9 +383,9 @@ def _decoder_settings(folder: Path) -> tuple[dict[str, Any], Path | None]:
     for path in sorted(folder.glob("*.yml")):
         if path.stat().st_size <= MOST_YAML:
             text = read_bytes(path, MOST_YAML).decode("utf-8", "replace")
-            if re.search(r"^models:", text, re.MULTILINE):
+            if path.name == DECODER_FILE or re.search(r"^models:", text, re.MULTILINE):
                 found[path] = yaml_mapping(text, str(path))
-    preferred = [each for each in found if each.name == "decoder.yml"] or list(found)
+    preferred = [each for each in found if each.name == DECODER_FILE] or list(found)
     if len(preferred) > 1:
         names = ", ".join(each.name for each in preferred)
         raise UserError(f"{folder} has several configurations: keep one of {names}.")

@@ -73,9 +73,9 @@ class Tensors(abc.ABC):
         """Turn what a library raises for a damaged file into one line that names it."""
         try:
             yield
-        except (UserError, OSError):
+        except UserError:
             raise
-        except Exception as error:
+        except Exception as error:  # an OSError, too: of a position before the file's beginning
             raise self.damaged(f"{type(error).__name__}: {one_line(error)[:120]}") from None
 
     def damaged(self, cause: str) -> UserError:

@@ -109,7 +109,7 @@ def test_a_misspelt_name_is_noticed_or_changes_nothing(damaged):
         if not isinstance(found, str) and found != wanted:
             silent.append(each)
     path.write_bytes(content)
-    assert not silent
+    assert not silent, silent
 
 
 @pytest.mark.parametrize("damaged", ["marian int8", "marian float32"], indirect=True)
@@ -134,7 +134,7 @@ def test_every_number_in_the_head_of_a_bin_counts(damaged):
             if not isinstance(found, str) and found != wanted:
                 silent.append((offset, number, change))
     path.write_bytes(content)
-    assert not silent
+    assert not silent, silent
 
 
 @pytest.mark.parametrize("damaged", ["safetensors"], indirect=True)
