@@ -28,6 +28,7 @@ from .tensors import MOST_AXES, MOST_TENSORS, Buffer, Tensors
 
 NAME = "CTranslate2"
 WEIGHTS, CONFIG = "model.bin", "config.json"
+TABLES = ("encoder/embeddings_0/weight", "decoder/embeddings/weight", "decoder/projection/weight")
 VERSION, SPECIFICATION = 6, "TransformerSpec"
 DTYPES = ("<f4", "i1", "<i2", "<i4", "<f2", "<u2")  # the last: bfloat16
 BFLOAT16 = 5
@@ -214,10 +215,10 @@ def _architecture(
     scale = found["scale_embeddings"]
     refusal.need(scale in (0, 1), f"the setting scale_embeddings is {scale:g}")
     layout = _layout(tensors, width, refusal)
+    for name in TABLES:
+        refusal.need(name in shapes, f"it has no array {name}")
     refusal.check()
-    embeddings = tensors.read("encoder/embeddings_0/weight")
-    output = tensors.read("decoder/projection/weight")
-    table = tensors.read("decoder/embeddings/weight")
+    embeddings, table, output = map(tensors.read, TABLES)
     shared = source == target and np.array_equal(embeddings, table)
     return Architecture(
         source_words=len(source.words),

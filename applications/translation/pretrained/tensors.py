@@ -37,10 +37,11 @@ class Tensors(abc.ABC):
 
     def read(self, name: str) -> np.ndarray:
         """Return an array of numbers in float32; refuse one with numbers that are not finite."""
-        array = np.asarray(self._read(name))
-        if array.dtype.kind not in "fiu":
-            raise self.damaged(f"{name} holds {array.dtype}, which are no numbers")
-        array = array.astype("float32")
+        with np.errstate(over="ignore", invalid="ignore"):  # which is refused below
+            array = np.asarray(self._read(name))
+            if array.dtype.kind not in "fiu":
+                raise self.damaged(f"{name} holds {array.dtype}, which are no numbers")
+            array = array.astype("float32")
         if not np.isfinite(array).all():
             raise self.damaged(f"{name} holds numbers that are NaN or infinite")
         return array

@@ -40,7 +40,8 @@ def recorded(damaged, monkeypatch):
     monkeypatch.setattr(f"{FOREIGN}.Transformer", damaged_files.Recorder)
 
 
-def trial(damaged, count):
+def trial(damaged, count, every=1):
+    """Read `count` damaged files, and measure the memory of one of `every` few, which is slow."""
     name, folder, path = damaged
     content = path.read_bytes()
     size = sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
@@ -50,9 +51,9 @@ def trial(damaged, count):
     reasons = set()
     try:
         with limited_memory():
-            for mutated in mutations(content, count, seed=name):
+            for number, mutated in enumerate(mutations(content, count, seed=name)):
                 path.write_bytes(mutated)
-                found, held = measured(folder)
+                found, held = (outcome(folder), 0) if number % every else measured(folder)
                 assert held < most, f"{held:,} bytes for a folder of {size:,}: {found}"
                 if isinstance(found, str):
                     reasons.add(re.sub(r"\d+", "", found)[-40:])
@@ -63,7 +64,7 @@ def trial(damaged, count):
 
 
 def test_a_sample_of_damages(damaged):
-    trial(damaged, 40)
+    trial(damaged, 40, every=8)
 
 
 @pytest.mark.slow
