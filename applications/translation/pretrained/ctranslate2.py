@@ -195,6 +195,8 @@ def _architecture(
         found[key] = both[0]
     gated = next((name for name in shapes if name.endswith("linear_0_noact/weight")), None)
     refusal.need(gated is None, f"its feed-forward layers are gated: it has {gated}")
+    of_decoder = [name.removeprefix("decoder/") for name in settings if name.startswith("decoder/")]
+    check_spelling(of_decoder, [*SETTINGS, *OF_DECODER], refusal)
     for name, value in settings.items():
         side, _, key = name.rpartition("/")
         known = key in SETTINGS or (side == "decoder" and key in OF_DECODER)
