@@ -55,7 +55,7 @@ setup(
         "sentencepiece>=0.2.1,!=0.2.2",  # 0.2.2 takes minutes for some texts
         "sacrebleu>=2.4",
         "rouge-score>=0.1.2",
-        "nltk>=3.9.1",
+        "sentencex>=1.0.32",
         "pyyaml>=6.0.2",
         "docstring_parser>=0.16",
         "filelock>=3.15",
@@ -99,7 +99,7 @@ setup(
         "course": ["jupytext>=1.16,<2", "nbclient>=0.10", "ipykernel>=6.29"],
         # The plain index gives the CUDA build on Linux; the Makefile asks for the CPU build first.
         "torch": ["torch==2.13.0"],
-        "benchmarks": ["torch==2.13.0", "ctranslate2"],
+        "benchmarks": ["torch==2.13.0", "ctranslate2", "transformers>=5"],
         "jax": ["jax"],
         "ctranslate2": ["ctranslate2"],
         "litert": ["ai-edge-litert"],

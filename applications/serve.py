@@ -77,6 +77,36 @@ class Question(BaseModel, extra="forbid"):
     beam_size: Annotated[int | None, Field(strict=True, ge=1, le=MOST_BEAMS)] = None
 
 
+class LongText(BaseModel, extra="forbid"):
+    """A text of any number of paragraphs for a translator."""
+
+    model: str
+    text: str
+    beam_size: Annotated[int | None, Field(strict=True, ge=1, le=MOST_BEAMS)] = None
+
+
+class Sentence(BaseModel):
+    """A sentence of a document: its tokens and translation, and where both lie in the texts.
+
+    `alignment` has a row for each of `tokens`, and a column for each of `source_tokens`.
+    """
+
+    source_span: tuple[int, int]
+    span: tuple[int, int]
+    score: float | None
+    source_tokens: list[str]
+    tokens: list[str]
+    alignment: list[list[float]] | None
+
+
+class Document(BaseModel):
+    """The translation of a document, and of its sentences."""
+
+    model: str
+    text: str
+    sentences: list[Sentence]
+
+
 class Problem(BaseModel):
     """An error, in one line."""
 
@@ -214,6 +244,16 @@ def _add_answers(app: FastAPI, tasks: dict[str, TextTask], limits: Limits) -> No
         ]
         return Models(models=served, characters=limits.characters)
 
+    def check(name: str, characters: int) -> TextTask:
+        if name not in tasks:
+            raise HTTPException(404, f"there is no model {name!r}: expected {', '.join(tasks)}")
+        if characters > limits.characters:
+            raise HTTPException(
+                413,
+                f"the text has {characters:,} characters: at most {limits.characters:,} are taken",
+            )
+        return tasks[name]
+
     @app.post(
         "/api/explain",
         summary="An answer and what was attended to",
@@ -221,17 +261,10 @@ def _add_answers(app: FastAPI, tasks: dict[str, TextTask], limits: Limits) -> No
     )
     async def explain(question: Question) -> Response:
         name, inputs = question.model, question.inputs
-        if name not in tasks:
-            raise HTTPException(404, f"there is no model {name!r}: expected {', '.join(tasks)}")
-        task = tasks[name]
+        task = check(name, sum(map(len, inputs.values())))
         if set(inputs) != set(task.asks):
             asked = ", ".join(task.asks)
             raise HTTPException(400, f"`inputs` of this model should be: {asked}")
-        count = sum(map(len, inputs.values()))
-        if count > limits.characters:
-            raise HTTPException(
-                413, f"the text has {count:,} characters: at most {limits.characters:,} are taken"
-            )
         options = {"beam_size": question.beam_size} if isinstance(task, SearchTask) else {}
 
         def work() -> bytes:
@@ -240,6 +273,40 @@ def _add_answers(app: FastAPI, tasks: dict[str, TextTask], limits: Limits) -> No
             return dataclasses.replace(found, model=name).to_json().encode("utf-8")
 
         return Response(await desk.run(work), media_type="application/json")
+
+    @app.post(
+        "/api/document",
+        summary="The translation of a document, sentence by sentence",
+        responses={200: {"model": Document}, **problems},
+    )
+    async def document(asked: LongText) -> Response:
+        task = check(asked.model, len(asked.text))
+        if not hasattr(task, "translate_document"):
+            raise HTTPException(400, f"the model {asked.model!r} translates no documents")
+
+        def work() -> bytes:
+            with locks[asked.model]:
+                found = task.translate_document(asked.text, beam_size=asked.beam_size, n_best=1)
+            return _described(asked.model, found).model_dump_json().encode("utf-8")
+
+        return Response(await desk.run(work), media_type="application/json")
+
+
+def _described(model: str, found: Any) -> Document:
+    """Return a `TranslatedDocument` as the server answers it."""
+    parts = zip(found.source_spans, found.spans, found.sentences, strict=True)
+    sentences = [
+        Sentence(
+            source_span=source_span,
+            span=span,
+            score=each.score,
+            source_tokens=each.source_tokens,
+            tokens=each.tokens,
+            alignment=None if each.alignment is None else each.alignment.round(4).tolist(),
+        )
+        for source_span, span, each in parts
+    ]
+    return Document(model=model, text=found.text, sentences=sentences)
 
 
 def _add_problems(app: FastAPI) -> None:

@@ -112,7 +112,7 @@ def test_applications_do_not_import_one_another(other):
             "from keras_attention import A\n"
             "from keras_attention.applications.text import B\n"
             "from keras_attention.losses import C\n"
-            "from keras_attention.applications.training.config import D\n"
+            "from keras_attention.applications.schema.reading import D\n"
             "from keras_attention.applications.translation.data import E\nfrom .model import F",
         ),
         ("applications/cli.py", "from keras_attention.applications.translation.task import A"),

@@ -339,6 +339,11 @@ ALIGNMENTS = switch(
     "add ` ||| 0-0 2-1 ...`, for each word written the source word it attended to most: "
     "source-target, counted from 0 (Pharaoh form)",
 )
+DOCUMENTS = switch(
+    "--documents",
+    "read the input as a document: lines are paragraphs, cut into sentences; line ends, empty "
+    "lines and indentation stay. With --json, an object for each sentence",
+)
 TRANSLATED = drawn_attention(
     "with architecture transformer",
     "'encoder self-attention', 'decoder self-attention' or 'cross-attention'",
@@ -386,7 +391,7 @@ TRANSLATION = TaskCommand(
             *(LONG_PAIRS, *ENGINE, *SHORTLIST, *SEARCH.values(), *ATTENTION),
         ],
         "predict": [
-            *(MORE, LINES, OUTPUT, ALIGNMENTS, PREFIX, JSON_RESULTS),
+            *(MORE, LINES, OUTPUT, DOCUMENTS, ALIGNMENTS, PREFIX, JSON_RESULTS),
             on_too_long("error", "10,000 tokens", EMPTY_LINE),
             *(*ENGINE, *SHORTLIST, *SEARCH.values(), *ATTENTION),
         ],

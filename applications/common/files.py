@@ -368,8 +368,8 @@ MOST_INFLATED = (64 << 20, 200)
 """A `.gz` may inflate to so many bytes, and to so many times its size beyond that."""
 
 
-def lines_of(path: str | Path, encoding: str = "utf-8") -> Iterator[str]:
-    """Yield the lines of a text file, plain or `.gz`, without their ends, one at a time.
+def lines_of(path: str | Path, encoding: str = "utf-8", keep_ends: bool = False) -> Iterator[str]:
+    """Yield the lines of a text file, plain or `.gz`, one at a time, without ends if not kept.
 
     Only line feeds end a line (and a carriage return before one goes with it), so that files
     which are parallel by line for other programs are so here. A byte order mark is dropped. The
@@ -379,7 +379,7 @@ def lines_of(path: str | Path, encoding: str = "utf-8") -> Iterator[str]:
     try:
         with open_regular(path) as file:
             lines = _inflated(file, path) if path.suffix == ".gz" else file
-            for text in decoded(lines, path, encoding):
+            for text in decoded(lines, path, encoding, keep_ends=keep_ends):
                 yield text
     except OSError as error:
         raise UserError(f"Cannot read {path}: {error.strerror or error}.") from error
@@ -388,9 +388,13 @@ def lines_of(path: str | Path, encoding: str = "utf-8") -> Iterator[str]:
 
 
 def decoded(
-    lines: Iterable[bytes], name: Path | str, encoding: str = "utf-8", is_file: bool = True
+    lines: Iterable[bytes],
+    name: Path | str,
+    encoding: str = "utf-8",
+    is_file: bool = True,
+    keep_ends: bool = False,
 ) -> Iterator[str]:
-    """Yield lines as text, without their ends and a byte order mark at the beginning.
+    """Yield lines as text, without their ends, if not kept, and a byte order mark at the beginning.
 
     Where a line of a file is in another encoding, the rest is looked through for more of them; of
     what is typed or piped, no more is read.
@@ -406,7 +410,9 @@ def decoded(
         if len(head) < LONGEST_HEAD:
             head += line[:LONGEST_HEAD]
             refuse_wide(head, name)
-        return decode_line(line.removesuffix(b"\n"), name, number, encoding)
+        text = line.removesuffix(b"\n")
+        end = line[len(text.removesuffix(b"\r")) :].decode("ascii") if keep_ends else ""
+        return decode_line(text, name, number, encoding) + end
 
     def without_mark():
         for number, line in enumerate(lines):
@@ -508,10 +514,22 @@ def decode_line(line: bytes, path: Path | str, number: int, encoding: str = "utf
         raise BadLine(f"{path}, line {number}", problem, advice) from None
 
 
-def json_object(text: str | bytes, where: str) -> dict[str, Any]:
-    """Return the object that a JSON text holds; `where` names file and line for the message."""
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"it has {shown(repeated)} twice")
+    return found
+
+
+def json_object(text: str | bytes, where: str, unique: bool = False) -> dict[str, Any]:
+    """Return the object that a JSON text holds; `where` names file and line for the message.
+
+    `unique` refuses a key that an object has twice, of which only the last would count.
+    """
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_without_repeats if unique else None)
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
         half = f"{error.object[error.start]!r}, half a surrogate pair"

@@ -4,6 +4,8 @@ import inspect
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from fnmatch import fnmatch
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +74,7 @@ def preset_folder(preset: Path | str) -> Path:
     """Return the folder of a preset, fetched where it is a handle."""
     name = str(preset)
     if name.startswith("hf://"):
-        from huggingface_hub import snapshot_download
-
-        return Path(snapshot_download(name.removeprefix("hf://")))
+        return _from_hub(name.removeprefix("hf://"))
     if name.startswith("kaggle://"):
         from kagglehub import model_download
 
@@ -89,6 +89,25 @@ def preset_folder(preset: Path | str) -> Path:
         f"hf://USER/NAME, kaggle://HANDLE, or one of those that come with the package "
         f"({', '.join(known) or 'none'})."
     )
+
+
+SMALL_FILES = ("*.json", "*.txt", "*.tsv", "*.yml", "*.yaml", "*.spm", "*.model", "*.vocab")
+SMALL_FILES += ("README*", "LICEN[CS]E*", "COPYING*", "CHECKSUMS", "assets/*")
+WEIGHT_FORMS = ("*.weights.h5", "*.npz", "model.safetensors", "model*.bin")
+"""What a preset, or a translator of others, has on the Hub; other forms are left there."""
+
+
+def _from_hub(name: str) -> Path:
+    """Return a repository of Hugging Face's Hub, with the one form of its weights that is read."""
+    from huggingface_hub import snapshot_download
+
+    last = [["pytorch_model.bin"]] if find_spec("torch") else []
+    for forms in (WEIGHT_FORMS, *last, ["tf_model.h5"]):
+        folder = Path(snapshot_download(name, allow_patterns=[*SMALL_FILES, *forms]))
+        files = [each.relative_to(folder).as_posix() for each in folder.rglob("*")]
+        if any(fnmatch(file, form) for file in files for form in forms):
+            break
+    return folder
 
 
 def read_part(folder: Path, name: str) -> dict[str, Any]:

@@ -182,8 +182,8 @@ class LongTexts:
                 )
 
 
-def write_lines(output: str | None, lines: Iterable[str], empty: str) -> None:
-    """Write results, one a line, to a new file or standard output, as they come.
+def write_lines(output: str | None, lines: Iterable[str], empty: str, end: str = "\n") -> None:
+    """Write results, each with an `end`, to a new file or standard output, as they come.
 
     An error, or Ctrl-C, keeps the results before it, and says so. Where there is none, `empty` is
     the error.
@@ -200,7 +200,7 @@ def write_lines(output: str | None, lines: Iterable[str], empty: str) -> None:
                     raise
                 stopped = error
                 continue
-            print(line, file=file)
+            print(line, file=file, end=end)
             file.flush()
             count += 1
         if not count:

@@ -18,6 +18,7 @@ from ..common.preprocessor import (
     padded,
 )
 from ..text import END_ID, PAD_ID, START_ID, UNK_ID, WordTokenizer, nfc
+from ..text import split_sentences as sentences_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -307,17 +308,14 @@ def _lists_of_texts(values, name, split):
 
 
 def split_sentences(text: str) -> list[str]:
-    """Return the sentences of a text, by the rules of NLTK's Punkt; line ends end one too.
+    """Return the sentences of a text, by the rules of `applications.text.split_sentences`.
 
-    They are in Unicode's form C: an accent of its own would be no letter to Punkt.
+    Line ends end one too. Sentences are in Unicode's form C, in which the rules know abbreviations.
     """
-    from nltk.tokenize.punkt import PunktSentenceTokenizer
-
-    splitter = PunktSentenceTokenizer()
     return [
         sentence.strip()
         for line in nfc(text).splitlines()
-        for sentence in splitter.tokenize(line)
+        for sentence in sentences_of(line)
         if sentence.strip()
     ]
 

@@ -4,6 +4,7 @@ from .batching import BucketedBatches
 from .normalization import nfc
 from .packed import PackedIds
 from .sentencepiece_tokenizer import SentencePieceTokenizer
+from .sentences import split_sentences
 from .tokenizer import (
     END_ID,
     PAD_ID,
@@ -29,5 +30,6 @@ __all__ = [
     "WordTokenizer",
     "load_tokenizer",
     "nfc",
+    "split_sentences",
     "tokenizer_from_config",
 ]

@@ -55,7 +55,7 @@ class Outcome:
     from pathlib import Path
 
     from keras_attention.applications.answer_selection import AnswerRanker, AnswerSelectionConfig
-    from keras_attention.applications.training.config import load_config
+    from keras_attention.applications.schema.reading import load_config
     from keras_attention.applications.training.tasks import train_task
 
     Path("lines.tsv").write_text("who is it ?\\ta dog\\t1\\nwho is it ?\\tthe sky\\t0\\n")

@@ -9,6 +9,7 @@ from .config import (
     TranslationConfig,
 )
 from .data import load_corpus
+from .documents import TranslatedDocument
 from .models.base import TranslationModel
 from .models.builder import build_model
 from .models.ensemble import Ensemble
@@ -32,6 +33,7 @@ __all__ = [
     "TokenizerConfig",
     "TrainingConfig",
     "Transformer",
+    "TranslatedDocument",
     "Translation",
     "TranslationConfig",
     "TranslationModel",

@@ -50,7 +50,9 @@ class DataConfig(Section):
         applies_to={"dataset": ("multi30k",)},
     )
     source_language: str = key(
-        "en", "code of the language translated from, like en; chooses the side of multi30k"
+        "en",
+        "code of the language translated from, like en; chooses the side of multi30k, and the "
+        "rules by which documents are cut into sentences",
     )
     target_language: str = key(
         "de",

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +15,13 @@ from keras_attention.decoding import SearchOptions
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 
 from ..common.arguments import settings_of
-from ..common.errors import UserError, check_choice, check_single, shown
+from ..common.errors import (
+    UserError,
+    check_choice,
+    check_counts,
+    check_single,
+    shown,
+)
 from ..common.explanation import ExplainedAnswer, Explanation
 from ..common.files import check_picture, new_folder
 from ..common.lengths import without_rows
@@ -28,6 +35,7 @@ from .config import TranslationConfig
 from .conversions import WAY_OUT
 from .ctranslate2_engine import CTranslate2
 from .ctranslate2_export import export_ctranslate2
+from .documents import LONGEST_PIECE, TranslatedDocument, cut_document
 from .litert_engine import LiteRT, export_litert
 from .metrics import bleu, bleu_tokenizer
 from .models.base import TranslationModel, WordCrossentropy
@@ -74,6 +82,8 @@ class Translator(SearchTask):
             texts into words
             ([`bleu_tokenizer`][applications.translation.metrics.bleu_tokenizer]); None for one
             with spaces between words.
+        source_language: code of the language translated from, by which documents are cut into
+            sentences; None where it is not known.
         **kwargs: `name`, `compile` and the like of `keras_hub.models.Task`.
 
     Raises:
@@ -109,14 +119,17 @@ class Translator(SearchTask):
         dictionary: Mapping[str, str] | None = None,
         label_smoothing: float = 0.1,
         target_language: str | None = None,
+        source_language: str | None = None,
         **kwargs: Any,
     ):
-        if not (target_language is None or isinstance(target_language, str)):
-            raise ValueError(
-                "`target_language` should be the code of a language, such as 'zh', or None. "
-                f"Received: target_language={shown(target_language)}"
-            )
-        self.keep(dictionary=checked_dictionary(dictionary), target_language=target_language)
+        languages = {"target_language": target_language, "source_language": source_language}
+        for name, language in languages.items():
+            if not (language is None or isinstance(language, str)):
+                raise ValueError(
+                    f"`{name}` should be the code of a language, such as 'zh', or None. "
+                    f"Received: {name}={shown(language)}"
+                )
+        self.keep(dictionary=checked_dictionary(dictionary), **languages)
         self.keep(label_smoothing=label_smoothing)
         super().__init__(backbone, preprocessor, search, **kwargs)
         self._engines: dict[str, Any] = {}
@@ -133,6 +146,7 @@ class Translator(SearchTask):
         vocabulary_size: int = 8000,
         search: SearchOptions | None = None,
         target_language: str | None = None,
+        source_language: str | None = None,
         **arguments: Any,
     ) -> "Translator":
         """Return a translator with new weights, an `RNNSearch` for the vocabularies of texts.
@@ -146,6 +160,7 @@ class Translator(SearchTask):
             vocabulary_size: most tokens of a vocabulary.
             search: how translations are searched for.
             target_language: code of the language translated into, as of the class.
+            source_language: code of the language translated from, as of the class.
             **arguments: more arguments of `RNNSearch`, such as `attention` and `dropout`.
         """
         options = {"kind": kind, "vocabulary_size": vocabulary_size}
@@ -153,7 +168,8 @@ class Translator(SearchTask):
         sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
         arguments |= {"embedding_size": embedding_size or units, "units": units}
         network = RNNSearch(*sizes, **arguments)
-        return cls(network, preprocessor, search, target_language=target_language)
+        languages = {"target_language": target_language, "source_language": source_language}
+        return cls(network, preprocessor, search, **languages)
 
     @classmethod
     def ensemble(cls, translators: Sequence["Translator"]) -> "Translator":
@@ -177,7 +193,8 @@ class Translator(SearchTask):
                     f"Received: another one of translator {place + 1} of {len(configs)}"
                 )
         network, first = Ensemble([each.backbone for each in translators]), translators[0]
-        own = {"dictionary": first.dictionary, "target_language": first.target_language}
+        names = ("dictionary", "target_language", "source_language")
+        own = {name: getattr(first, name) for name in names}
         return cls(network, first.preprocessor, first.search, **own)
 
     def translate(
@@ -236,6 +253,66 @@ class Translator(SearchTask):
         results = self._translated(lines, ids, chosen, return_alignments, by, starts)
         for row in long:
             results[row] = None if skipped else dataclasses.replace(results[row], truncated=True)
+        return results[0] if isinstance(texts, str) else results
+
+    def translate_document(
+        self,
+        texts: str | Sequence[str],
+        search: SearchOptions | None = None,
+        *,
+        max_tokens: int | None = None,
+        return_alignments: bool = True,
+        engine: str | None = None,
+        compute_type: str | None = None,
+        shortlist: Shortlist | None = None,
+        **options: Any,
+    ) -> TranslatedDocument | list[TranslatedDocument]:
+        """Translate a text of any length, or several: their sentences share batches.
+
+        Each line of a document is a paragraph, which is cut into sentences by the rules of
+        `source_language` ([`split_sentences`][applications.text.split_sentences]). What lies
+        between them stays as it is: line ends, empty lines, indentation, lines without a letter or
+        digit. A sentence with too many tokens is cut near its middle, after a clause or a word,
+        until each piece is short enough; nothing is left out.
+
+        Where a model writes several languages, a tag at the beginning of a line, such as
+        `>>fra<<`, holds for that line and those after it.
+
+        Args:
+            texts: a document, or several.
+            search: how to search; None for the task's own options.
+            max_tokens: tokens of a sentence that is not cut; None for 128, or half of the search's
+                `max_length` where that is less.
+            return_alignments, engine, compute_type, shortlist, **options: as of `translate`.
+
+        Returns:
+            One `TranslatedDocument`; of a sequence, a list of them in the order given.
+
+        Raises:
+            ValueError: as `translate` does, and where `max_tokens` is no positive integer.
+        """
+        documents = as_texts([texts] if isinstance(texts, str) else texts, "texts")
+        chosen = self.search_with(search, options)
+        if max_tokens is None:
+            max_tokens = max(1, min(LONGEST_PIECE, chosen.max_length // 2))
+        check_counts(max_tokens=max_tokens)
+        read = self.require_preprocessor().source_tokenizer
+
+        def count(sentences: list[str]) -> list[int]:
+            return [len(ids) for ids in read.encode(sentences)]
+
+        given = self.source_language, max_tokens, count, set(read.vocabulary)
+        cut = [cut_document(each, *given) for each in documents]
+        found = self.translate(
+            [sentence for each in cut for sentence in each.sentences],
+            chosen,
+            return_alignments=return_alignments,
+            engine=engine,
+            compute_type=compute_type,
+            shortlist=shortlist,
+        )
+        left = iter(found)
+        results = [each.joined(list(itertools.islice(left, len(each.spans)))) for each in cut]
         return results[0] if isinstance(texts, str) else results
 
     def _starts(self, prefix, texts, limits: list[int]) -> list[tuple[list[str], list[int]]]:
@@ -577,9 +654,10 @@ class Translator(SearchTask):
         if config.model.architecture == "transformer":
             network.show_attention(config.decoding.attention_layer, config.decoding.attention_head)
         loss = {name: getattr(config.training, name) for name in cls.training_keys}
-        language = config.data.target_language
+        names = ("target_language", "source_language")
+        languages = {name: getattr(config.data, name) for name in names}
         search = config.decoding.search()
-        return cls(network, preprocessor, search, target_language=language, **loss)
+        return cls(network, preprocessor, search, **languages, **loss)
 
     @classmethod
     def reads_foreign(cls, folder) -> bool:
@@ -592,7 +670,8 @@ class Translator(SearchTask):
         network = source.network(dtype)
         if not load_weights:
             network = type(network).from_config(network.get_config())
-        given = {"preprocessor": source.preprocessor, "search": source.search, **kwargs}
+        given = {"preprocessor": source.preprocessor, "search": source.search}
+        given |= {**source.languages, **kwargs}
         task = cls(network, **given)
         task.card_sections = source.card()
         return task

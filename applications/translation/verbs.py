@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,12 +12,14 @@ from keras_attention.metrics import alignment_error_rate, read_alignments
 
 from ..common.bad_lines import Line, named
 from ..common.errors import UserError, say
-from ..common.files import lines_of
+from ..common.files import decoded, lines_of
 from ..common.lengths import TooLong
 from ..common.lines import Lines, in_chunks
 from ..common.verbs import (
+    STANDARD_INPUT,
     LongTexts,
     asks_for_map,
+    chunks_of_file,
     draw_map,
     own_split,
     placed_chunks_of_lines,
@@ -28,6 +31,7 @@ from ..common.verbs import (
 )
 from .config import DataConfig
 from .data import ParallelCorpus, has_split, load_corpus
+from .documents import last_tag
 from .preprocessor import MOST_TOKENS, encode_checked
 from .results import Translation, align_words, blind_bleu, pharaoh, table, words_of_line
 from .shortlist import Shortlist
@@ -62,11 +66,17 @@ def predict(task: Translator, options: Namespace) -> None:
 
     With `--n-best`, lines are `number ||| text ||| score`, the number of the line of input
     counted from 0; `--alignments` adds ` ||| 0-0 1-2`. With `--json`, they are objects.
+
+    With `--documents`, the input is a text with paragraphs, and so is the output.
     """
     _choose_attention(task, options)
     if options.alignments and not task.backbone.has_attention:
         raise UserError(f"{options.run} has a model without attention: it gives no --alignments.")
-    lines = _translated(task, search_of(options, task.search), options)
+    search = search_of(options, task.search)
+    if options.documents:
+        parts, end = _documents(task, search, options), "\n" if options.json else ""
+        return write_lines(options.output, parts, "the input is empty: expected a text.", end)
+    lines = _translated(task, search, options)
     write_lines(options.output, lines, "the input is empty: expected one sentence a line.")
 
 
@@ -219,6 +229,43 @@ def _translated(task: Translator, search, options: Namespace) -> Iterator[str]:
                 parts.append("" if ranked is None else pharaoh(task.links(ranked)))
             yield " ||| ".join(parts)
     long.say()
+
+
+def _documents(task: Translator, search, options: Namespace) -> Iterator[str]:
+    """Yield the translation of a document in parts, each of some lines; or a line for a sentence.
+
+    The document is never held as a whole.
+    """
+    wrong = {"--n-best": options.n_best, "--prefix": options.prefix}
+    wrong["--on-too-long"] = options.on_too_long
+    if found := [flag for flag, value in wrong.items() if value is not None]:
+        raise UserError(f"{found[0]} is for single sentences: leave it or --documents out.")
+    if options.alignments and not options.json:
+        raise UserError("--alignments of --documents are of its sentences: add --json.")
+    given = {**means_of(task, options), "return_alignments": bool(options.alignments)}
+    tags, tag, number = set(task.preprocessor.source_tokenizer.vocabulary), "", 0
+    for lines in _chunks_with_ends(options.input, BATCHES_IN_A_CHUNK * search.batch_size):
+        text = "".join(lines)
+        part = task.translate_document(f"{tag}{text}", search, **given)
+        tag = last_tag(text, tags) or tag  # which holds on
+        if not options.json:
+            yield part.text
+        else:
+            for (start, _), source, sentence in zip(
+                part.source_spans, part.sources, part.sentences, strict=True
+            ):
+                line = number + part.source.count("\n", 0, start)
+                found = {"line": line, "source": source, **_as_json(task, line, sentence, options)}
+                yield json.dumps(found, ensure_ascii=False)
+        number += len(lines)
+
+
+def _chunks_with_ends(path: str | None, size: int) -> Iterator[list[str]]:
+    """Return the lines of a file, or of standard input, with their ends, in chunks."""
+    if path is not None:
+        return chunks_of_file(lambda: lines_of(path, keep_ends=True), size)
+    lines = decoded(sys.stdin.buffer, STANDARD_INPUT, is_file=False, keep_ends=True)
+    return in_chunks(lines, size)
 
 
 def _on_too_long(options: Namespace) -> str:

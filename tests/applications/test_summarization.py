@@ -145,7 +145,7 @@ def test_sizes_go_with_a_network_without_pointer_too():
     assert task.backbone.extra_size == task.preprocessor.extra_words == 0
 
 
-def test_sentences_end_where_punkt_says_and_at_line_ends():
+def test_sentences_end_by_rules_and_at_line_ends():
     text = "It rose 3.5 per cent. Nobody saw it!\nA heading\nThe end."
     expected = ["It rose 3.5 per cent.", "Nobody saw it!", "A heading", "The end."]
     assert split_sentences(text) == expected

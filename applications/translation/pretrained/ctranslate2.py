@@ -10,26 +10,33 @@ from typing import Any
 
 import numpy as np
 
-from keras_attention.decoding import SearchOptions
-
 from ...common.errors import UserError, one_line, shown
 from ...common.files import MOST_JSON, json_object, read_bytes
 from ...text import load_tokenizer
 from ..preprocessor import TranslationPreprocessor, distinct_words
-from .foreign import Architecture, Refusal, Vocabulary, check_special, check_tensors
-from .source import Source, preprocessor_of
+from .foreign import (
+    Architecture,
+    Refusal,
+    Vocabulary,
+    check_special,
+    check_spelling,
+    check_tensors,
+)
+from .source import Source, preprocessor_of, search_of
 from .tensors import MOST_AXES, MOST_TENSORS, Buffer, Tensors
 
 NAME = "CTranslate2"
 WEIGHTS, CONFIG = "model.bin", "config.json"
+TABLES = ("encoder/embeddings_0/weight", "decoder/embeddings/weight", "decoder/projection/weight")
 VERSION, SPECIFICATION = 6, "TransformerSpec"
 DTYPES = ("<f4", "i1", "<i2", "<i4", "<f2", "<u2")  # the last: bfloat16
 BFLOAT16 = 5
-LONGEST = 512
 # By the numbers of CTranslate2's `Activation`: ReLU, GELU by tanh, SiLU, GELU.
 ACTIVATIONS = {0: "relu", 2: "swish", 3: "gelu"}
 SETTINGS = ("num_heads", "pre_norm", "activation", "scale_embeddings", "embeddings_merge")
 OF_DECODER = ("alignment_layer", "alignment_heads", "start_from_zero_embedding")
+OF_CONFIG = ("unk_token", "eos_token", "bos_token", "decoder_start_token", "layer_norm_epsilon")
+OF_CONFIG += ("add_source_bos", "add_source_eos")
 MUST_BE_ZERO = ("embeddings_merge", "alibi", "alibi_use_positive_positions", "scale_alibi")
 
 
@@ -69,6 +76,8 @@ class CTranslate2Tensors(Tensors):
                 if f"{of}{end}" in self._found:
                     self.note(f"{name}{end}", self.shapes[f"{of}{end}"])
                     self._found[f"{name}{end}"] = self._found[f"{of}{end}"]
+        buffer.end()
+        self.check_numbers(DTYPES[kind] for kind, shape, _ in self._found.values() if shape)
         for name in list(self._found):
             is_scale = name.endswith("_scale") and name.removesuffix("_scale") in self._found
             if not self.shapes[name] and not is_scale:
@@ -92,6 +101,8 @@ class CTranslate2Tensors(Tensors):
         array = array.reshape(shape)
         scale = f"{name}_scale"
         if scale not in self._found:
+            if shape and array.dtype.kind == "i":
+                raise self.damaged(f"{name} holds whole numbers and has no {scale}")
             return array
         scales = self.read(scale)
         if not (scales > 0).all():
@@ -120,9 +131,10 @@ def read(folder: Path) -> Source:
     model = _model_folder(folder)
     if not (model / CONFIG).is_file():
         raise UserError(f"{model} has no {CONFIG}: convert the model anew with CTranslate2 3 or 4.")
-    config = json_object(read_bytes(model / CONFIG, MOST_JSON), str(model / CONFIG))
+    config = json_object(read_bytes(model / CONFIG, MOST_JSON), str(model / CONFIG), unique=True)
     tensors = CTranslate2Tensors(model / WEIGHTS)
     refusal = Refusal(model)
+    check_spelling(config, OF_CONFIG, refusal)
     source, target = _vocabularies(model, config, tensors, refusal)
     architecture = _architecture(tensors, config, source, target, refusal)
     names = _names(architecture)
@@ -145,8 +157,20 @@ def read(folder: Path) -> Source:
         weights=tensors.path,
         network=lambda dtype: architecture.network(array, source, target, dtype, **shown_head),
         preprocessor=_preprocessor(folder, model, source, target),
-        search=SearchOptions(beam_size=2, max_length=LONGEST),  # CTranslate2's own beam
+        search=search_of(folder, beam_size=2),  # CTranslate2's own beam
+        languages=_languages(folder),
     )
+
+
+def _languages(folder: Path) -> dict[str, str]:
+    """Return the languages that a package of Argos names."""
+    path = folder / "metadata.json"
+    if not path.is_file():
+        return {}
+    described = json_object(read_bytes(path, MOST_JSON), str(path))
+    codes = {"source_language": "from_code", "target_language": "to_code"}
+    found = {ours: described.get(theirs) for ours, theirs in codes.items()}
+    return {name: code for name, code in found.items() if isinstance(code, str)}
 
 
 def _architecture(
@@ -168,6 +192,10 @@ def _architecture(
         if key in ("num_heads", "pre_norm", "activation", "scale_embeddings"):
             refusal.need(both[0] == both[1], f"{key} of encoder and decoder are {both}")
         found[key] = both[0]
+    gated = next((name for name in shapes if name.endswith("linear_0_noact/weight")), None)
+    refusal.need(gated is None, f"its feed-forward layers are gated: it has {gated}")
+    of_decoder = [name.removeprefix("decoder/") for name in settings if name.startswith("decoder/")]
+    check_spelling(of_decoder, [*SETTINGS, *OF_DECODER], refusal)
     for name, value in settings.items():
         side, _, key = name.rpartition("/")
         known = key in SETTINGS or (side == "decoder" and key in OF_DECODER)
@@ -188,10 +216,10 @@ def _architecture(
     scale = found["scale_embeddings"]
     refusal.need(scale in (0, 1), f"the setting scale_embeddings is {scale:g}")
     layout = _layout(tensors, width, refusal)
+    for name in TABLES:
+        refusal.need(name in shapes, f"it has no array {name}")
     refusal.check()
-    embeddings = tensors.read("encoder/embeddings_0/weight")
-    output = tensors.read("decoder/projection/weight")
-    table = tensors.read("decoder/embeddings/weight")
+    embeddings, table, output = map(tensors.read, TABLES)
     shared = source == target and np.array_equal(embeddings, table)
     return Architecture(
         source_words=len(source.words),

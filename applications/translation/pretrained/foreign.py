@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import yaml
 from ...common.errors import UserError, not_yaml, shown
 from ...text import START_ID
 from ..models.transformer import Transformer
-from .tensors import Tensors
+from .tensors import LONGEST_NAME, Tensors
 
 MOST_REASONS = 12
 LOW = -30.0
@@ -286,8 +287,7 @@ def yaml_mapping(text: str, where: str, as_text: bool = False) -> dict[str, Any]
     names = ("CBaseLoader", "BaseLoader") if as_text else ("CSafeLoader", "SafeLoader")
     loader = getattr(yaml, names[0], None) or getattr(yaml, names[1])
     try:
-        if any(isinstance(each, yaml.AliasEvent) for each in yaml.parse(text, loader)):
-            raise UserError(f"{where} has aliases of YAML: write out what they stand for.")
+        _check_events(yaml.parse(text, loader), where)
         found = yaml.load(text, loader)
     except UserError:
         raise
@@ -296,3 +296,28 @@ def yaml_mapping(text: str, where: str, as_text: bool = False) -> dict[str, Any]
     if not isinstance(found, dict):
         raise UserError(f"{where} is no mapping of YAML. Received: {shown(found)}")
     return found
+
+
+def _check_events(events: Iterable[yaml.Event], where: str) -> None:
+    """Refuse aliases, and a key that a mapping has twice, of which only the last would count."""
+    depth, is_key, keys = 0, True, set()
+    for event in events:
+        if isinstance(event, yaml.AliasEvent):
+            raise UserError(f"{where} has aliases of YAML: write out what they stand for.")
+        if depth == 1 and isinstance(event, yaml.NodeEvent):
+            key = getattr(event, "value", None) if is_key else None
+            if key is not None and key in keys:
+                raise UserError(f"{where} has {shown(key)} twice.")
+            keys.add(key)
+            is_key = not is_key
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+
+
+def check_spelling(given: Iterable[Any], known: Iterable[str], refusal: Refusal) -> None:
+    """Note names that are unknown and close to a known one that is not given."""
+    known, given = set(known), {str(each) for each in given}
+    for name in sorted(given - known):
+        close = get_close_matches(name[:LONGEST_NAME], known - given, n=1, cutoff=0.88)
+        for each in close:
+            refusal.need(False, f"it has {shown(name)}, which may be meant as `{each}`")

@@ -15,7 +15,7 @@ import numpy as np
 
 from keras_attention.decoding import SearchOptions
 
-from ...common.errors import UserError, one_line, shown
+from ...common.errors import UserError, shown
 from ...common.files import MOST_JSON, json_object, open_regular, read_bytes
 from ...common.weights import check_weights
 from .foreign import (
@@ -24,17 +24,17 @@ from .foreign import (
     Vocabulary,
     check_depth,
     check_special,
+    check_spelling,
     check_tensors,
     yaml_mapping,
 )
-from .source import Source, preprocessor_of
+from .source import Source, languages_of, preprocessor_of, search_of
 from .tensors import Buffer, Tensors
 
 NAME = "Hugging Face's MarianMTModel"
 CONFIG, VOCABULARY, TARGET_VOCABULARY = "config.json", "vocab.json", "target_vocab.json"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
 EPSILON = 1e-5
-LONGEST = 512
 ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
 MUST_BE = {
     "is_encoder_decoder": (True,),
@@ -45,9 +45,16 @@ MUST_BE = {
     "quantization_config": (None,),
 }
 """Values of settings that say how the network computes; others mean another network."""
+MUST_HAVE = ("activation_function", "scale_embedding")
+"""Settings that each file has, so that one without them is misspelt."""
+SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
+SEARCH = {"num_beams": "beam_size", "length_penalty": "length_penalty"}
+TIES = {"share_encoder_decoder_embeddings": True, "tie_word_embeddings": True}
 TIED = "model.shared.weight", "model.encoder.embed_tokens.weight"
 TIED_TARGET, OUTPUT = "model.decoder.embed_tokens.weight", "lm_head.weight"
 POSITIONS = tuple(f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))
+LANGUAGES = re.compile(r"opus-mt-(?:\w+-)*([a-z]{2})-([a-z]{2})/")
+"""The languages in a model's name."""
 TENSOR_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
@@ -61,12 +68,20 @@ class Safetensors(Tensors):
         super().__init__(path)
         buffer = Buffer(path)
         head = bytes(buffer.take(buffer.number()))
-        described = json_object(head, str(path))
+        described = json_object(head, str(path), unique=True)
         self._data = buffer.take(len(buffer.content) - buffer.position)
         self._found: dict[str, tuple[str, int, int]] = {}
         for name, each in described.items():
             if name != "__metadata__":
                 self._take(name, each)
+        self.check_numbers(TENSOR_DTYPES[kind] for kind, *_ in self._found.values())
+        end = 0
+        for _, first, last in sorted(self._found.values(), key=lambda each: each[1:]):
+            if first != end:
+                raise self.damaged("its arrays do not follow each other")
+            end = last
+        if end != len(self._data):
+            raise self.damaged(f"its arrays have {end:,} bytes, of {len(self._data):,}")
 
     def _take(self, name: str, described: Any) -> None:
         described = described if isinstance(described, dict) else {}
@@ -130,6 +145,8 @@ class TensorFlowTensors(Tensors):
         def note(name, item):
             if isinstance(item, h5py.Dataset):
                 ours, shape = _name_of_tensorflow(name), tuple(item.shape)
+                if item.dtype not in TENSOR_DTYPES.values():
+                    raise self.damaged(f"{shown(name)} holds {item.dtype}")
                 self.note(ours, shape[::-1] if name.endswith("kernel:0") else shape)
                 self._found[ours] = name
 
@@ -208,6 +225,7 @@ def read(folder: Path) -> Source:
         search=_search(folder, config),
         about=str(origin),
         licence=str(front.get("license") or ""),
+        languages=languages_of(LANGUAGES.search(f"{origin}/{folder}/")),
     )
 
 
@@ -235,8 +253,12 @@ def _architecture(
     activation = config.get("activation_function", "gelu")
     is_known = isinstance(activation, str) and activation in ACTIVATIONS
     refusal.need(is_known, f"`activation_function` is {shown(activation)}")
-    flags = {"scale_embedding": False}
-    flags |= {"share_encoder_decoder_embeddings": True, "tie_word_embeddings": True}
+    refusal.need(
+        all(key in config for key in MUST_HAVE), f"it does not say {' or '.join(MUST_HAVE)}"
+    )
+    names = [*MUST_BE, *SPECIAL, *SEARCH, *TIES, "decoder_vocab_size", "_name_or_path"]
+    check_spelling(config, names, refusal)
+    flags = {"scale_embedding": False, **TIES}
     for key, usual in flags.items():
         flags[key] = config.get(key, usual)
         refusal.need(isinstance(flags[key], bool), f"`{key}` is {shown(flags[key])}")
@@ -385,21 +407,21 @@ def _weights(folder: Path) -> Tensors:
 def _search(folder: Path, config: Mapping[str, Any]) -> SearchOptions:
     """Return the search that a configuration of generation asks for."""
     path = folder / "generation_config.json"
-    given = {**config, **(_json(path) if path.is_file() else {})}
-    names = {"num_beams": "beam_size", "length_penalty": "length_penalty"}
-    options = {ours: given[key] for key, ours in names.items() if given.get(key) is not None}
+    own = _json(path) if path.is_file() else {}
+    refusal = Refusal(path)
+    check_spelling(own, [*SEARCH, *SPECIAL], refusal)
+    refusal.check()
+    given = {**config, **own}
+    options = {ours: given[key] for key, ours in SEARCH.items() if given.get(key) is not None}
     if isinstance(options.get("length_penalty"), int):
         options["length_penalty"] = float(options["length_penalty"])
-    try:
-        return SearchOptions(**{"beam_size": 1, "max_length": LONGEST, **options})
-    except ValueError as error:
-        raise UserError(f"{folder} asks for a search that is none: {one_line(error)}") from None
+    return search_of(folder, **options)
 
 
 def _json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UserError(f"{path.parent} has no {path.name}.")
-    return json_object(read_bytes(path, MOST_JSON), str(path))
+    return json_object(read_bytes(path, MOST_JSON), str(path), unique=True)
 
 
 def _front_matter(folder: Path) -> dict[str, Any]:

