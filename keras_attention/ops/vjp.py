@@ -286,3 +286,26 @@ def pullback(function: Callable, tensors: Sequence[Tensor]) -> tuple:
     if is_inner:
         return result, gradients_of_torch
     return tree.map_structure(lambda one: one.detach(), result), gradients_of_torch
+
+
+class _Recorder(keras.StatelessScope):
+    """A scope that records which variables are read in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: dict[int, Tensor] = {}
+
+    def get_current_value(self, variable: Tensor) -> Tensor:
+        self.read[id(variable)] = variable
+        return super().get_current_value(variable)
+
+
+def variables_read(function: Callable) -> tuple[list, bool]:
+    """Call a function; return the variables that it reads, and whether it assigns any.
+
+    A custom gradient reaches only the arguments of its function, so the variables become arguments.
+    A function that draws random numbers assigns the state of its seed.
+    """
+    with _Recorder() as recorder:
+        function()
+    return list(recorder.read.values()), bool(recorder.state_mapping)

@@ -181,7 +181,7 @@ class HierarchicalAttention(AttentionMechanism):
         if mask is not None:
             memory["mask"] = mask
         if self.dropout and training:
-            memory["dropout"] = self._kept(flat)
+            memory["dropout"] = self.dropout_factors(flat)
         return memory
 
     def memory_from(self, value, mask=None, training=None):

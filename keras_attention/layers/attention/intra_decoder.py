@@ -7,7 +7,8 @@ from ...ops.axes import product
 from ...ops.masks import attention_mask, combine_masks
 from ...ops.normalizers import masked_softmax
 from ...ops.positions import gather_windows
-from .base import BilinearAttention, row_zeros
+from .base import row_zeros
+from .scored import BilinearAttention
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -26,7 +27,7 @@ class IntraDecoderAttention(BilinearAttention):
 
     Args:
         kernel_initializer: Initializer of `W`.
-        dropout, seed, **kwargs: As in `AttentionMechanism`, and so are the call and its results.
+        dropout, seed, **kwargs: As in `ScoredAttention`, and so are the call and its results.
             The `query` is the decoder's states `(B, T, D)`. The `value` `(B, S, D)` only sets the
             length `S` of the buffer, at least `T`; the `key` is not used.
 

@@ -53,7 +53,7 @@ class LocalAttention(LuongAttention):
         score, max_length, kernel_initializer: As in `LuongAttention`.
         units: Size `U` of the hidden layers of `"concat"` and of the position, there by default
             the size of the queries.
-        dropout, seed, **kwargs: As in `AttentionMechanism`, and so are the call and its results.
+        dropout, seed, **kwargs: As in `ScoredAttention`, and so are the call and its results.
 
     Raises:
         ValueError: Where an argument is out of range, is missing or would be ignored.

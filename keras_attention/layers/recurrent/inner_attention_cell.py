@@ -6,10 +6,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from ...ops.loops import run_given, run_places
+from ...ops.loops import run_given, run_steps, with_loop_gradient
 from ...ops.types import at_least_float32
 from .. import arguments
-from .recurrence import GRU, input_bias, recurrent_weights, shift, total, with_gradient
+from .recurrence import GRU, input_bias, recurrent_weights, shift, total
 
 GATES = ("update", "reset", "candidate")
 OF_KERAS = ("use_bias", "dropout", "recurrent_dropout", "seed") + tuple(
@@ -241,22 +241,22 @@ class InnerLoop:
         `reader` `(T, B, U)`, `asked` `(T, B, 1)`, `bias` `(3U,)`.
         """
         given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
-        return with_gradient(self._forward, self._backward, given, self._plain)
+        return with_loop_gradient(self._forward, self._backward, given, self._plain)
 
     def _plain(self, given):
         return replace(self, training=False)._forward(given, again=True)[0]
 
     def _forward(self, given, again=False):
-        def step(place, hidden, given):
-            inputs = [given[name][place] for name in GATES]
+        def step(index, hidden, given):
+            inputs = [given[name][index] for name in GATES]
             if "reader" in given:
-                energy = ops.sum(given["reader"][place] * hidden, axis=1, keepdims=True)
-                inputs = _weigh(inputs, ops.sigmoid(energy + given["asked"][place]), given)
+                energy = ops.sum(given["reader"][index] * hidden, axis=1, keepdims=True)
+                inputs = _weigh(inputs, ops.sigmoid(energy + given["asked"][index]), given)
             read = hidden * given["dropout"] if "dropout" in given else hidden
             gates, products = self.equations.gates(inputs, read, given)
             after = self.equations.after(gates, hidden)
             if "mask" in given:
-                after = ops.where(given["mask"][place] > 0.5, after, hidden)
+                after = ops.where(given["mask"][index] > 0.5, after, hidden)
             return [after, *products] if self.training else [after], after
 
         count, sequences = ops.shape(given["update"])[0], (*GATES, "reader", "asked", "mask")
@@ -269,36 +269,36 @@ class InnerLoop:
         """Return the gradient of every tensor that has one."""
         before = shift(given["first"], states)
         read = before * given["dropout"] if "dropout" in given else before
-        slopes, gates = self._slopes(given, before, read, products)
+        local, gates = self._local(given, before, read, products)
         kernel = ops.transpose(given["recurrent"])
 
-        def step(place, carried):
-            at = {name: part[place] for name, part in slopes.items()}
-            gradient = carried + upstream[place]
-            kept, (reached,) = self.equations.pull([gradient], at, kernel, given.get("dropout"))
+        def step(index, carried):
+            at = {name: part[index] for name, part in local.items()}
+            gradient = carried + upstream[index]
+            kept, (reached,) = self.equations.vjp([gradient], at, kernel, given.get("dropout"))
             if "reader" in given:
                 energy = gradient * at["energy"]
                 if not self.equations.reset_after:
                     energy = energy + kept[1] * at["energy_by_reset"]
                 energy = ops.sum(energy, axis=1, keepdims=True)
-                reached = reached + given["reader"][place] * energy
+                reached = reached + given["reader"][index] * energy
             return kept, reached
 
         count, zeros = ops.shape(given["update"])[0], ops.zeros_like(given["first"])
-        kept, first = run_places(step, count, zeros, reverse=True, unroll=self.unroll)
-        gradients = self.equations.weight_gradients(kept, slopes, gates, read, given)
-        parts = self.equations.product_gradients(kept, slopes)
+        kept, first = run_steps(step, count, zeros, reverse=True, unroll=self.unroll)
+        gradients = self.equations.weight_gradients(kept, local, gates, read, given)
+        parts = self.equations.product_gradients(kept, local)
         if "reader" in given:
             if "bias" in given:
                 gradients["bias"] = total(parts)
             pairs = zip(parts, (given[name] for name in GATES), strict=True)
             energy = sum(ops.sum(left * right, axis=2, keepdims=True) for left, right in pairs)
-            energy = energy * slopes["steep"]
+            energy = energy * local["steep"]
             gradients |= {"asked": energy, "reader": before * energy}
-            parts = [part * slopes["weight"] for part in parts]
+            parts = [part * local["weight"] for part in parts]
         return gradients | dict(zip(GATES, parts, strict=True)) | {"first": first}
 
-    def _slopes(self, given, before, read, products):
+    def _local(self, given, before, read, products):
         """Return the factors of all steps' gradients, and the gates."""
         unweighed = inputs = [given[name] for name in GATES]
         if "reader" in given:
@@ -306,15 +306,15 @@ class InnerLoop:
             weight = ops.sigmoid(energy + given["asked"])
             inputs = _weigh(unweighed, weight, given)
         gates, _ = self.equations.gates(inputs, read, given, products)
-        slopes = self.equations.slopes(gates, [before], read=read, mask=given.get("mask"))
+        local = self.equations.local_derivatives(gates, [before], read=read, mask=given.get("mask"))
         if "reader" in given:
             steep = weight * (1 - weight)
             of_update, of_reset, of_candidate = unweighed
-            energy = slopes["update"] * of_update + slopes["candidate"] * of_candidate
-            energy, through_reset = energy * steep, slopes["reset"] * of_reset * steep
-            slopes["energy"] = energy + through_reset if self.equations.reset_after else energy
-            slopes |= {"weight": weight, "steep": steep, "energy_by_reset": through_reset}
-        return slopes, gates
+            energy = local["update"] * of_update + local["candidate"] * of_candidate
+            energy, through_reset = energy * steep, local["reset"] * of_reset * steep
+            local["energy"] = energy + through_reset if self.equations.reset_after else energy
+            local |= {"weight": weight, "steep": steep, "energy_by_reset": through_reset}
+        return local, gates
 
 
 def _weigh(inputs, weight, given):

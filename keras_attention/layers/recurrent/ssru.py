@@ -6,12 +6,12 @@ import keras
 from keras import ops
 
 from ...ops.axes import reshaped
-from ...ops.loops import run_given, run_places, swap_time
+from ...ops.loops import run_given, run_steps, swap_time, with_loop_gradient
 from ...ops.masks import check_mask, zero_masked
 from ...ops.types import Tensor, accumulator_dtype
 from .. import arguments
 from ..lora_and_quantization import AdaptableKernels
-from .recurrence import shift, with_gradient
+from .recurrence import shift
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -149,8 +149,8 @@ def linear_recurrence(kept, added):
         return added
 
     def run(given, again=False):
-        def step(place, cell, given):
-            cell = given["kept"][place] * cell + given["added"][place]
+        def step(index, cell, given):
+            cell = given["kept"][index] * cell + given["added"][index]
             return cell, cell
 
         steps, *shape = ops.shape(given["kept"])
@@ -164,14 +164,14 @@ def linear_recurrence(kept, added):
         return run(given, again=True)
 
     def backward(given, cells, _, upstream):
-        def step(place, gradient):
-            gradient = gradient + upstream[place]
-            return gradient, given["kept"][place] * gradient
+        def step(index, gradient):
+            gradient = gradient + upstream[index]
+            return gradient, given["kept"][index] * gradient
 
         steps, *shape = ops.shape(cells)
         zeros = ops.zeros(shape, cells.dtype)
-        found, _ = run_places(step, steps, zeros, reverse=True)
+        found, _ = run_steps(step, steps, zeros, reverse=True)
         return {"kept": found * shift(zeros, cells), "added": found}
 
     given = {"kept": swap_time(kept), "added": swap_time(added)}
-    return swap_time(with_gradient(forward, backward, given, plain))
+    return swap_time(with_loop_gradient(forward, backward, given, plain))
