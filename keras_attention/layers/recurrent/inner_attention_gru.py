@@ -12,7 +12,13 @@ from ...ops.penalties import occam_penalty
 from ...ops.types import at_least_float32
 from .. import arguments
 from ..attention.base import is_list
-from .inner_attention_cell import GATES, InnerAttentionGRUCell, InnerLoop, check_scores_wanted
+from .inner_attention_cell import (
+    GATES,
+    InnerAttentionGRUCell,
+    InnerLoop,
+    attention_weight,
+    check_scores_wanted,
+)
 from .recurrence import DecoderCell, recurrent_weights, shift
 
 CELL_ARGUMENTS = set(inspect.signature(InnerAttentionGRUCell).parameters) - {"kwargs"}
@@ -203,7 +209,7 @@ class InnerAttentionGRU(arguments.CallRules, keras.layers.RNN):
         cell.reset_recurrent_dropout_mask()
         scores = None
         if cell.attention == "word":
-            weights = ops.sigmoid(_asked(cell, inputs, query))
+            weights = attention_weight(_query_logits(cell, inputs, query), None, first)
             dropped, scores = dropped * weights, ops.squeeze(weights, 2)
             if self._runs_on_stock_gru and dropout is None:
                 return stock_gru(cell, dropped, first, mask, self.use_cudnn), scores
@@ -214,19 +220,17 @@ class InnerAttentionGRU(arguments.CallRules, keras.layers.RNN):
             "mask": None if mask is None else swap_time(ops.cast(mask, inputs.dtype)[..., None]),
         }
         loop = InnerLoop(cell.equations(), training, self.unroll)
-        shifted, weighted = cell.input_shift(query), cell.attention == "context"
-        tensors |= _products(cell, swap_time(dropped), None if weighted else shifted)
-        if not weighted:
+        bias, is_context = cell.input_shift(query), cell.attention == "context"
+        tensors |= _products(cell, swap_time(dropped), None if is_context else bias)
+        if not is_context:
             return swap_time(loop(**tensors)), scores
         # w . x_t with w = M_h h + M_q r is (M_h' x_t) . h + (M_q r) . x_t: of these only a dot
         # product with the state is left to the loop.
-        reader = ops.matmul(
-            swap_time(inputs), ops.transpose(cell.cast(cell.recurrent_attention_kernel))
-        )
-        asked = swap_time(_asked(cell, inputs, query))
-        states = loop(reader=reader, asked=asked, bias=shifted, **tensors)
-        before = shift(first, states)
-        weights = ops.sigmoid(ops.sum(reader * before, axis=2, keepdims=True) + asked)
+        kernel = ops.transpose(cell.cast(cell.recurrent_attention_kernel))
+        projection = ops.matmul(swap_time(inputs), kernel)
+        logit = swap_time(_query_logits(cell, inputs, query))
+        states = loop(projection=projection, logit=logit, shift=bias, **tensors)
+        weights = attention_weight(logit, projection, shift(first, states))
         return swap_time(states), ops.squeeze(swap_time(weights), 2)
 
     @property
@@ -342,17 +346,17 @@ def _mean(inputs, mask):
 def _products(cell, inputs, shift):
     """Return the products of the inputs `(T, B, D)` with each of the kernel's blocks."""
     products = {}
-    for place, name in enumerate(GATES):
-        block = slice(place * cell.units, (place + 1) * cell.units)
+    for index, name in enumerate(GATES):
+        block = slice(index * cell.units, (index + 1) * cell.units)
         products[name] = ops.matmul(inputs, cell.cast(cell.kernel)[:, block])
         if shift is not None:
             products[name] = products[name] + shift[..., block]
     return products
 
 
-def _asked(cell, inputs, query):
+def _query_logits(cell, inputs, query):
     """Return `(M_q r) . x_t` of all steps, `(B, T, 1)`."""
-    return ops.matmul(inputs, ops.expand_dims(cell.asked(query), 2))
+    return ops.matmul(inputs, ops.expand_dims(cell.query_logits(query), 2))
 
 
 def stock_gru(cell, inputs, first, mask, use_cudnn):
