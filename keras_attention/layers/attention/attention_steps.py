@@ -153,27 +153,27 @@ class AttentionSteps:
             found: Gradients of the steps' `"scores"` and, where there are any, `"context"`,
                 `"query"` and `"after"`, the states after each step.
             hidden: Queries `(T, B, Dq)` before their projection, or `None`.
-            given: See above.
+            given: All that a gradient can reach.
         """
-        batch_first = tree.map_structure(swap_time, saved)
+        at = tree.map_structure(swap_time, saved)
         inputs = {"key": given["memory"]["key"], "variables": self._learned("score", given)}
         if "query" not in found:
-            inputs["query"] = batch_first["query"]
+            inputs["query"] = at["query"]
 
-        def scores(at):
-            key, variables = at.pop("key"), self._replaced(at.pop("variables"), given)
-            memory = {**given["memory"], "key": key}
-            return self._scores({**batch_first, **at}, {"memory": memory, "variables": variables})
+        def score(inputs):
+            memory = {**given["memory"], "key": inputs["key"]}
+            inside = {"memory": memory, "variables": self._replaced(inputs["variables"], given)}
+            return self._scores({**at, "query": inputs.get("query", at["query"])}, inside)
 
-        d_scores = nested_vjp(scores, inputs, swap_time(found["scores"]))
-        sums = [d_scores["variables"]]
-        memory = {"key": d_scores["key"]}
+        through_score = nested_vjp(score, inputs, swap_time(found["scores"]))
+        sums = [through_score["variables"]]
+        memory = {"key": through_score["key"]}
         if "context" in found:
-            weights = ops.swapaxes(batch_first["weights"], 1, 2)
+            weights = ops.swapaxes(at["weights"], 1, 2)
             if "dropout" in given["memory"]:
                 weights = weights * ops.expand_dims(given["memory"]["dropout"], 2)
             memory["value"] = ops.matmul(weights, swap_time(found["context"]))
-        if "query" in found and self.learned["query"]:
+        if "query" in found:
 
             def query(variables):
                 return self.project(hidden, {"variables": self._replaced(variables, given)})
@@ -182,18 +182,17 @@ class AttentionSteps:
         if "after" in found:
 
             def after(variables):
-                return self._after(
-                    batch_first, {**given, "variables": self._replaced(variables, given)}
-                )
+                inside = {**given, "variables": self._replaced(variables, given)}
+                return self._after(at, inside)
 
-            upstream = tree.map_structure(swap_time, found["after"])
-            sums.append(nested_vjp(after, self._learned("update", given), upstream))
+            d_after = tree.map_structure(swap_time, found["after"])
+            sums.append(nested_vjp(after, self._learned("update", given), d_after))
         variables = [None] * len(self.variables)
-        for one in sums:
-            for index, gradient in one.items():
+        for gradients in sums:
+            for index, gradient in gradients.items():
                 before = variables[index]
                 variables[index] = gradient if before is None else before + gradient
-        return {"memory": memory, "variables": variables}, d_scores.get("query")
+        return {"memory": memory, "variables": variables}, through_score.get("query")
 
     # The mechanism's functions, as functions of floating point tensors `(B, T, ...)`.
 
@@ -241,16 +240,14 @@ def weigh_in_order(
     def forward(given, again=False):
         def step(index, state, given):
             real = given["real"][index] if "real" in given else None
-            _, weights, after, saved = steps.attend(
-                given["query"][index], state, given["attention"]
-            )
-            outputs = {"weights": zero_masked(weights, real), "saved": saved}
-            return outputs, where_real(real, after, state)
+            query = given["query"][index]
+            _, _, after, saved = steps.attend(query, state, given["attention"])
+            return saved, where_real(real, after, state)
 
         count = ops.shape(given["query"])[0]
         sequences = ("query", "real")
-        outputs, after = run_given(step, count, given["first"], given, sequences, again)
-        return {"weights": outputs["weights"], "state": after}, outputs["saved"]
+        saved, after = run_given(step, count, given["first"], given, sequences, again)
+        return {"weights": zero_masked(saved["weights"], given.get("real")), "state": after}, saved
 
     def backward(given, results, saved, upstream):
         def step(index, d_state):

@@ -26,9 +26,13 @@ class BahdanauAttention(ScoredAttention):
     Args:
         units: Size `U` of the hidden layer.
         use_bias: Whether `b` is added. The paper's formula has none.
-        kernel_initializer, score_initializer, bias_initializer: Of `W` and `U`, of `v`, of `b`. The
-            paper starts `v` at zero, which learns more slowly.
-        dropout, seed, **kwargs: As in `ScoredAttention`, and so are the call and its results.
+        kernel_initializer: Initializer of `W` and `U`.
+        score_initializer: Initializer of the score vector `v`. The paper starts it at zero, which
+            learns more slowly.
+        bias_initializer: Initializer of `b`.
+        dropout: As in `ScoredAttention`, and so are the call and its results.
+        seed: Seed of the dropout.
+        **kwargs: As in `ScoredAttention`.
 
     Reference:
         Bahdanau, Cho and Bengio 2015, "Neural machine translation by jointly learning to align and

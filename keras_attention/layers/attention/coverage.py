@@ -15,29 +15,34 @@ from .scored import ignores_positions
 
 @keras.saving.register_keras_serializable("keras_attention")
 class CoverageAttention(BahdanauAttention):
-    """Additive attention that knows how much of each place was read already.
+    """Additive attention that knows how much of each position was read already.
 
     `c_t = sum_(t'<t) a_t'`, `e_ts = v . tanh(W q_t + U k_s + w_c c_ts + b)`,
     `a_t = softmax(e_t)`, `context_t = sum_s a_ts v_s`
 
     The coverage `c`, `(B, S)`, is the state: zeros at first; each query adds its weights before
-    dropout, a masked one nothing.
+    dropout. Masked queries do not add to the coverage.
 
-    Reading a place again costs `sum_s min(a_ts, c_ts)`. With `loss_weight`, a call of the layer and
-    an `AttentionDecoder` around it, but no `step` alone, add this to the losses (`add_loss`), as
-    `keras_attention.losses.coverage_loss` of the real queries.
+    Reading a position again costs `sum_s min(a_ts, c_ts)`. With `loss_weight`, a call of the layer
+    adds this to the losses (`add_loss`), as `keras_attention.losses.coverage_loss` of the real
+    queries, and so does an `AttentionDecoder` around it. A `step` alone adds nothing.
 
     Weights: those of `BahdanauAttention`, and `coverage_vector` `w_c (U,)`. With `loss_weight` and
     `loss_start` also the integer `loss_step`, which counts training calls.
 
     Args:
-        units, use_bias, kernel_initializer, score_initializer, bias_initializer: As in
-            `BahdanauAttention`.
+        units: Size `U` of the hidden layer.
+        use_bias: Whether `b` is added.
+        kernel_initializer: Initializer of `W` and `U`.
+        score_initializer: Initializer of `v`.
+        bias_initializer: Initializer of `b`.
         loss_weight: Factor of the coverage loss; 0 adds none.
         loss_start: Number of calls with `training=True` before the loss counts. The paper adds it
             only when the model has trained without.
         coverage_initializer: Initializer of `w_c`. At zero it begins as additive attention.
-        dropout, seed, **kwargs: As in `ScoredAttention`, and so are the call and its results.
+        dropout: As in `ScoredAttention`, and so are the call and its results.
+        seed: Seed of the dropout.
+        **kwargs: As in `ScoredAttention`.
 
     Reference:
         See, Liu and Manning 2017, "Get to the point: summarization with pointer-generator

@@ -35,7 +35,9 @@ class LuongAttention(ScoredAttention):
             before the words too, does not count.
         kernel_initializer: Initializer of the weights. Default: Glorot's, but for the
             `score_kernel` of `"general"` a normal with a deviation of 0.01 (ADR 5).
-        dropout, seed, **kwargs: As in `ScoredAttention`, and so are the call and its results.
+        dropout: As in `ScoredAttention`, and so are the call and its results.
+        seed: Seed of the dropout.
+        **kwargs: As in `ScoredAttention`.
 
     Raises:
         ValueError: Where an argument belongs to another score or is missing.

@@ -13,7 +13,7 @@ EMPTY = -1e30
 
 @keras.saving.register_keras_serializable("keras_attention")
 class TemporalAttention(BilinearAttention):
-    """Bilinear attention that lowers the score of a place by the scores it has had before.
+    """Bilinear attention that lowers the score of a position by its earlier scores.
 
     `e_ts = q_t W k_s`, `e'_ts = exp(e_ts) / sum_(j<t) exp(e_js)` (for the first query
     `exp(e_ts)`), `a_ts = e'_ts / sum_s e'_ts`, `c_t = sum_s a_ts v_s`
@@ -24,7 +24,9 @@ class TemporalAttention(BilinearAttention):
 
     Args:
         kernel_initializer: Initializer of `W`.
-        dropout, seed, **kwargs: As in `ScoredAttention`, and so are the call and its results.
+        dropout: As in `ScoredAttention`, and so are the call and its results.
+        seed: Seed of the dropout.
+        **kwargs: As in `ScoredAttention`.
             A masked query leaves no trace.
 
     Reference:
@@ -41,7 +43,7 @@ class TemporalAttention(BilinearAttention):
     states = np.repeat(np.random.normal(size=(2, 1, 8)), 3, axis=1)    # the same query thrice
     memory = np.random.normal(size=(2, 7, 12))
     _, scores = TemporalAttention()(states, memory, return_attention_scores=True)
-    # The second time, every score has lost what it was: all places are read alike.
+    # The second time, every score is lowered by itself: all positions have equal weights.
     np.testing.assert_allclose(scores[:, 1], np.full((2, 7), 1 / 7), rtol=1e-4)
     ```
     """

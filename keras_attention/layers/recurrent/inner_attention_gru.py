@@ -50,17 +50,21 @@ class InnerAttentionGRU(arguments.CallRules, keras.layers.RNN):
     `"context"` `z` says how much of the old state is kept, as in `keras.layers.GRU`.
 
     Args:
-        units, attention: Size `U` of the state, and `"gate"`, `"word"` or `"context"`.
+        units: Size `U` of the state.
+        attention: `"gate"`, `"word"` or `"context"`.
         use_bias: Whether there is a bias.
         reset_after: Whether the reset gate acts after the recurrent product, as cuDNN has it, or
             before. Default: after; for `"gate"`, which has the latter form only, before.
-        attention_initializer, attention_regularizer, attention_constraint: Of `query_kernel`,
-            `attention_kernel` and `recurrent_attention_kernel`. The others of these names, of
-            kernel, recurrent kernel and bias, are those of `keras.layers.GRU`.
+        kernel_initializer: As in `keras.layers.GRU`, and so are `recurrent_initializer`,
+            `bias_initializer`, and the regularizers and constraints of these three weights.
+        attention_initializer: Initializer of `query_kernel`, `attention_kernel` and
+            `recurrent_attention_kernel`.
+        attention_regularizer: Regularizer of the same weights.
+        attention_constraint: Constraint of the same weights.
         occam: Whether [Occam's penalty][keras_attention.losses.occam_penalty] on the weights `α` is
             added as a loss (by `add_loss`); not for `"gate"`, which has none.
-        occam_minimum: Its least price `λ` of a word.
-        occam_initializer: Initializer of `occam_vector`. Zeros never learn: at the least price
+        occam_minimum: Its minimum price `λ` of a word.
+        occam_initializer: Initializer of `occam_vector`. Zeros never learn: at the minimum price
             there is no gradient.
         dropout, recurrent_dropout: As in `keras.layers.GRU`, the same features at every step. The
             attention sees all of them.
@@ -68,7 +72,8 @@ class InnerAttentionGRU(arguments.CallRules, keras.layers.RNN):
             `keras.layers.RNN`. Outputs of `go_backwards` come in the order in which they were made.
         use_cudnn: Whether Keras' GRU runs the loop of `"word"`, which cuDNN can serve: `"auto"`
             on TensorFlow where there is a GPU, or `True`, or `False`, as XLA on a GPU needs it.
-        seed, **kwargs: Seed of the dropout, and the arguments of every Keras layer.
+        seed: Seed of the dropout.
+        **kwargs: The arguments of every Keras layer.
 
     Call arguments:
         inputs: `(B, T, D)`; or a pair of inputs and query, for wrappers that pass one argument:

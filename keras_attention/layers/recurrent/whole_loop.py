@@ -155,24 +155,25 @@ class WholeLoop:
                 self._query_index,
                 given.get("vector"),
             )
-            outputs = {"contexts": after.pop("context"), "scores": weights}
+            outputs = {"contexts": after.pop("context")}
             if "real" in given:
                 after = where_real(given["real"][index], after, before)
             outputs["outputs"] = after.get("attentional", output)
-            if save:
+            if save:  # the weights too
                 outputs["saved"] = {**saved, "cells": self._states(after)}
+            else:
+                outputs["scores"] = weights
             return outputs, after
 
         count = ops.shape(given["projected"])[0]
         sequences = ("projected", "real")
         outputs, last = run_given(step, count, given["first"], given, sequences, again)
-        results = {name: outputs[name] for name in outputs if name in self.wanted}
-        if "state" in self.wanted:
-            results["state"] = last
-        saved = outputs["saved"] | {"outputs": outputs["outputs"]} if save else None
+        saved = None
         if save:
-            saved["contexts"] = outputs["contexts"]
-        return results, saved
+            saved = outputs | outputs.pop("saved")
+            outputs["scores"] = saved["attention"]["weights"]
+        outputs["state"] = last
+        return {name: outputs[name] for name in self.wanted}, saved
 
     # Backward.
 
