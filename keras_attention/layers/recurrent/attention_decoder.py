@@ -288,7 +288,8 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
             inputs = ops.concatenate([inputs, column], axis=2)
 
         def step(x, carried, given):
-            before, values = carried[:count], [*given["weights"], *carried[count:]]
+            before = list(carried[:count])
+            values = [*given["weights"], *carried[count:]]
             options = given["memory"], packed(state, before), "scores" in wanted, training
             (output, scores, after), values = advance(values, x[:, :size], *options)
             results = {"outputs": output, "contexts": after["context"], "scores": scores}
