@@ -171,8 +171,8 @@ def scan(
 
         def gradient(tensors: Sequence[Tensor], *upstreams: Tensor) -> list:
             given, states, xs = _split(tensors, sizes)
-            of_outputs, of_last = _split(upstreams, [counts[0], len(states)])
-            return _scan_back(step, given, befores, xs, of_outputs, of_last, reverse)
+            d_outputs, d_last = _split(upstreams, [counts[0], len(states)])
+            return _scan_back(step, given, befores, xs, d_outputs, d_last, reverse)
 
         return [*outputs, *last], gradient
 
@@ -185,35 +185,35 @@ def _scan_back(
     given: list,
     befores: list,
     xs: list,
-    of_outputs: list,
-    of_last: list,
+    d_outputs: list,
+    d_last: list,
     reverse: bool,
 ) -> list:
     """Return the gradients of given, states and sequences."""
     sizes = [len(given), len(befores), len(xs)]
 
     def one(given: list, carried: list, at: list) -> tuple:
-        of_after, totals = _split(carried, [len(befores), len(given)])
-        before, x, of_output = _split(at, [len(befores), len(xs), len(of_outputs)])
+        d_after, totals = _split(carried, [len(befores), len(given)])
+        before, x, d_output = _split(at, [len(befores), len(xs), len(d_outputs)])
 
         def forward(*tensors: Tensor) -> list:
             outputs, after = step(*_split(tensors, sizes))
             return [*outputs, *after]
 
         _, back = pullback(forward, [*given, *before, *x])
-        of_given, of_before, of_x = _split(back([*of_output, *of_after]), sizes)
-        totals = [total + part for total, part in zip(totals, of_given, strict=True)]
-        return [part for part, x in zip(of_x, xs, strict=True) if is_float(x)], [
-            *of_before,
+        d_given, d_before, d_x = _split(back([*d_output, *d_after]), sizes)
+        totals = [total + part for total, part in zip(totals, d_given, strict=True)]
+        return [part for part, x in zip(d_x, xs, strict=True) if is_float(x)], [
+            *d_before,
             *totals,
         ]
 
     zeros = [ops.zeros_like(tensor) for tensor in given]
-    sequences = [*befores, *xs, *of_outputs]
-    of_xs, last = scan(one, given, [*of_last, *zeros], sequences, not reverse)
-    of_states, of_given = _split(last, [len(befores), len(given)])
-    of_xs = [of_xs.pop(0) if is_float(x) else ops.zeros_like(x) for x in xs]
-    return [*of_given, *of_states, *of_xs]
+    sequences = [*befores, *xs, *d_outputs]
+    d_xs, last = scan(one, given, [*d_last, *zeros], sequences, not reverse)
+    d_states, d_given = _split(last, [len(befores), len(given)])
+    d_xs = [d_xs.pop(0) if is_float(x) else ops.zeros_like(x) for x in xs]
+    return [*d_given, *d_states, *d_xs]
 
 
 def with_loop_gradient(forward: Callable, backward: Callable, given: Any, plain: Callable) -> Any:

@@ -371,6 +371,41 @@ def test_a_score_that_draws_random_numbers_takes_the_loop_of_steps():
     assert loop(layer.cell, layer.attention, memory, layer.initial_state(memory)) is None
 
 
+class NoisyRememberingAttention(RememberingAttention):
+    """A user's score with a state that draws random numbers."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.drop = keras.layers.Dropout(0.5, seed=3)
+
+    def score(self, query, key, positions, state):
+        return super().score(self.drop(query, training=True), key, positions, state)
+
+
+def test_a_score_with_a_state_that_draws_random_numbers_has_the_gradient_of_what_it_drew():
+    layer = NoisyRememberingAttention()
+    query, value = random(41, B, T, C), ARRAYS["value"]
+    layer.build(query.shape, value.shape)
+    randomise(layer)
+    first = [to_numpy(seed.value) for seed in layer.drop.non_trainable_variables]
+    factors = random(42, B, T, S)
+
+    def loss(query):
+        for seed, value_of_it in zip(layer.drop.non_trainable_variables, first, strict=True):
+            seed.assign(value_of_it)
+        _, scores = layer(query, value, query_mask=MASK[:, :T], return_attention_scores=True)
+        return weighted_sum(scores, factors)
+
+    direction = random(43, B, T, C)
+    (gradient,) = gradients_of(loss, query)
+    ahead, behind = (
+        float(to_numpy(loss(ops.convert_to_tensor(query + step * direction))))
+        for step in (1e-2, -1e-2)
+    )
+    slope = (ahead - behind) / 2e-2
+    np.testing.assert_allclose(np.sum(gradient * direction), slope, rtol=2e-2, atol=1e-3)
+
+
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("mechanism", ["general", "coverage", "temporal", "cosine"])
 def test_loops_agree_in_half_precision_with_queries_beyond_its_range(monkeypatch, mechanism, dtype):

@@ -15,8 +15,12 @@ from ...ops.loops import (
     as_floats,
     cast_to,
     dtypes_of,
+    flatten,
+    functional,
     nested_vjp,
+    packed,
     run_given,
+    run_loop,
     run_steps,
     swap_time,
     where_real,
@@ -233,6 +237,8 @@ def weigh_in_order(
     weights, and leaves the state as it is.
     """
     steps = AttentionSteps(mechanism, memory, state)
+    if steps.has_side_effects:
+        return _weigh_one_by_one(steps, query, memory, state, query_mask)
     given = {"query": swap_time(query), "first": as_floats(state), "attention": steps.given}
     if query_mask is not None:
         given["real"] = swap_time(as_floats(query_mask))
@@ -272,6 +278,42 @@ def weigh_in_order(
         forward, backward, given, lambda given: forward(given, again=True)[0]
     )
     return swap_time(results["weights"]), cast_to(results["state"], dtypes_of(state))
+
+
+def _weigh_one_by_one(steps, query, memory, state, query_mask):
+    """Return what `weigh_in_order` does, with the backend's gradient of a loop.
+
+    A score that draws random numbers takes it: a step that is computed again would draw others.
+    """
+    count, size = len(flatten(state)), query.shape[2]
+    real = ops.ones_like(query[:, :, 0]) if query_mask is None else query_mask
+    column = ops.cast(ops.expand_dims(real, 2), query.dtype)
+
+    mechanism = steps.mechanism
+
+    def attend(x, before, memory):
+        at = with_step_axis({"query": x, "state": before})
+        scores = mechanism.scores(at["query"], memory, at["state"])
+        weights = mechanism.weights_of(scores, memory)
+        after = mechanism.state_after(at["state"], scores, weights, memory)
+        return ops.squeeze(weights, 1), without_step_axis(after)
+
+    attend = functional(attend, steps.variables)
+
+    def step(x, carried, memory):
+        before, values = packed(state, carried[:count]), list(carried[count:])
+        (weights, after), values = attend(values, x[:, :size], before, memory)
+        is_real = x[:, size] > 0.5
+        after = flatten(where_real(is_real, after, before))
+        return [zero_masked(weights, is_real)], [*after, *values]
+
+    sequence = ops.concatenate([query, column], axis=2)
+    values = [ops.convert_to_tensor(variable.value) for variable in steps.variables]
+    (weights,), carried = run_loop(step, sequence, [*flatten(state), *values], memory)
+    for variable, value in zip(steps.variables, carried[count:], strict=True):
+        if not is_float(variable):
+            variable.assign(value)
+    return weights, packed(state, carried[:count])
 
 
 def with_step_axis(nested):

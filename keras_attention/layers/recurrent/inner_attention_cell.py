@@ -339,7 +339,7 @@ class InnerLoop:
             if "projection" in given:
                 d_logit = d_state * at["logit"]
                 if not self.equations.reset_after:
-                    d_logit = d_logit + saved[1] * at["logit_by_reset"]
+                    d_logit = d_logit + saved[1] * at["logit_through_reset"]
                 d_logit = ops.sum(d_logit, axis=1, keepdims=True)
                 d_before = d_before + given["projection"][index] * d_logit
             return saved, d_before
@@ -365,7 +365,7 @@ class InnerLoop:
             steep = weight * (1 - weight)
             update, reset, candidate = (given[name] for name in GATES)
             logit = (local["update"] * update + local["candidate"] * candidate) * steep
-            by_reset = local["reset"] * reset * steep
-            local["logit"] = logit + by_reset if self.equations.reset_after else logit
-            local["logit_by_reset"] = by_reset
+            through_reset = local["reset"] * reset * steep
+            local["logit"] = logit + through_reset if self.equations.reset_after else logit
+            local["logit_through_reset"] = through_reset
         return local

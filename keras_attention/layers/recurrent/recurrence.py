@@ -81,7 +81,7 @@ class GRU:
         return [self.after(gates, states[0])], gates
 
     def local_derivatives(self, gates, before, after=None, read=None, mask=None):
-        """Return the factors of all steps' gradients; `mask` is 0 where a step keeps."""
+        """Return the factors of all steps' gradients; `mask` is 0 where a step keeps its state."""
         update, reset, candidate, inner = gates
         (before,) = before
         read = before if read is None else read
@@ -90,7 +90,7 @@ class GRU:
         slope = toward * update * (1 - update)
         if mask is not None:
             new, slope = new * mask, slope * mask
-        local = {"kept": 1 - new, "update": slope, "candidate": new * (1 - candidate * candidate)}
+        local = {"state": 1 - new, "update": slope, "candidate": new * (1 - candidate * candidate)}
         opening = reset * (1 - reset)
         if self.reset_after:
             local["reset"] = local["candidate"] * inner * opening
@@ -112,13 +112,13 @@ class GRU:
             reached = ops.matmul(gates, kernel[:width]) + inner * local["open"]
             saved = [gradient, inner]
         reached = reached if dropout is None else reached * dropout
-        return saved, [reached + gradient * local["kept"]]
+        return saved, [reached + gradient * local["state"]]
 
     def product_gradients(self, saved, local):
         """Return the gradients of the input's products, a list; of one step or of all."""
         gradient, inner = saved[0], saved[-1]  # with `reset_after` one and the same
-        by_reset = inner * local["reset"]
-        return [gradient * local["update"], by_reset, gradient * local["candidate"]]
+        d_reset = inner * local["reset"]
+        return [gradient * local["update"], d_reset, gradient * local["candidate"]]
 
     def weight_gradients(self, saved, local, gates, read, weights):
         """Return the gradients of the weights, each one product over all steps."""
@@ -158,7 +158,7 @@ class LSTM:
             "forget": before[1] * forget * (1 - forget),
             "new": into * (1 - new * new),
             "out": squashed * out * (1 - out),
-            "kept": forget,
+            "state": forget,
         }
 
     def vjp(self, gradients, local, kernel):
@@ -166,7 +166,7 @@ class LSTM:
         carry = carry + hidden * local["carry"]
         saved = [hidden, carry]
         parts = ops.concatenate(self.product_gradients(saved, local), axis=1)
-        return saved, [ops.matmul(parts, kernel), carry * local["kept"]]
+        return saved, [ops.matmul(parts, kernel), carry * local["state"]]
 
     def product_gradients(self, saved, local):
         hidden, carry = saved

@@ -185,8 +185,8 @@ class WholeLoop:
             list(map(shift, own, after))
             for own, after in zip(self._states(first), saved["cells"], strict=True)
         ]
-        of_cells = zip(self.equations, saved["gates"], befores, saved["cells"], strict=True)
-        local = [equations.local_derivatives(*of_cell) for equations, *of_cell in of_cells]
+        cells = zip(self.equations, saved["gates"], befores, saved["cells"], strict=True)
+        local = [equations.local_derivatives(*cell) for equations, *cell in cells]
         recurrent = [ops.transpose(cell["recurrent"]) for cell in given["cells"]]
         feeds = [ops.transpose(cell["feed"]) if "feed" in cell else None for cell in given["cells"]]
         vector = ops.transpose(given["vector"]) if "vector" in given else None
