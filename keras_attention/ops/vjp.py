@@ -230,7 +230,7 @@ def unwatched(tensors: Sequence[Tensor]) -> list:
 def pullback(function: Callable, tensors: Sequence[Tensor]) -> tuple:
     """Return `function(*tensors)`, and the function from its gradient to those of all tensors.
 
-    The result is a tensor or a list of them, and so is its gradient.
+    The result is a tensor or a list of them, and so is its gradient. Call the function once.
     """
     backend = keras.backend.backend()
     if backend == "jax":
@@ -243,7 +243,9 @@ def pullback(function: Callable, tensors: Sequence[Tensor]) -> tuple:
         # A copy each: gradients count from here, not from where the tensors come from.
         tensors = [tf.identity(tensor) for tensor in tensors]
         moving = [tensor for tensor in tensors if tensor.dtype.is_floating]
-        with tf.GradientTape(persistent=True) as tape:  # it may be asked more than once
+        # Not a persistent tape: TensorFlow would keep the values of a loop for a second derivative,
+        # which XLA cannot compile where it does not know the number of steps.
+        with tf.GradientTape() as tape:
             tape.watch(moving)
             result = function(*tensors)
 

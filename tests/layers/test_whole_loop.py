@@ -15,8 +15,10 @@ from keras_attention.layers import (
     TemporalAttention,
 )
 from keras_attention.layers.recurrent import attention_decoder
+from keras_attention.ops import scores as scores_module
 from keras_attention.ops.loops import where_real
 from tests.contracts.backend import (
+    BACKEND,
     at_once,
     gradients_of,
     random,
@@ -223,6 +225,31 @@ class NamedAttention(BahdanauAttention):
         return super().get_config()
 
 
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="only TensorFlow has graphs with and without")
+@pytest.mark.parametrize("jit", [False, True], ids=["graph", "xla"])
+@pytest.mark.parametrize("mechanism", ["additive", "coverage"])
+def test_a_training_step_in_blocks_of_queries_is_the_same_compiled(monkeypatch, mechanism, jit):
+    """The gradients of keys are computed in blocks after the loop, in a loop themselves."""
+    import tensorflow as tf
+
+    monkeypatch.setattr(scores_module, "BLOCK_NUMBERS", 2 * B * S * U)
+    layer = AttentionDecoder(CELLS["gru"](), MECHANISMS[mechanism]())
+    layer.build((None, None, E), (None, None, V))
+    randomise(layer)
+
+    def gradients(x, value):
+        with tf.GradientTape() as tape:
+            tape.watch([x, value])
+            loss = tf.reduce_sum(layer(x, value, training=True) ** 2)
+        weights = [weight.value for weight in layer.trainable_weights]
+        return tape.gradient(loss, [*weights, x, value])
+
+    tensors = list(tensors_of(ARRAYS).values())
+    found = tf.function(gradients, jit_compile=jit)(*tensors)
+    for one, wanted in zip(found, gradients(*tensors), strict=True):
+        np.testing.assert_allclose(one, wanted, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("order", ["previous", "feeding"])
 @pytest.mark.parametrize("mechanism", ["cosine", "remembering"])
 def test_gradients_of_a_users_mechanism_are_those_of_the_steps(monkeypatch, mechanism, order):
@@ -248,7 +275,7 @@ def test_a_variable_outside_of_the_layer_gets_its_gradient(monkeypatch):
 
     def loss(value):
         OUTSIDE.assign(value)
-        return float(weighted_sum(layer(*tensors_of(ARRAYS).values()), factors))
+        return float(to_numpy(weighted_sum(layer(*tensors_of(ARRAYS).values()), factors)))
 
     slope = (loss(0.7 + 1e-2) - loss(0.7 - 1e-2)) / 2e-2
     OUTSIDE.assign(0.7)
