@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks import goals, machine, report
 from benchmarks.children import BenchmarkError, measure
-from benchmarks.contenders import contenders_for
+from benchmarks.contenders import GRU, KERAS, OURS, contenders_for
 from benchmarks.problems import (
     ATTENTION_SIZES,
     ATTENTIONS,
@@ -139,12 +139,26 @@ def chosen_problems(options: argparse.Namespace) -> list[Problem]:
     return problems
 
 
+def kinds_with_peers(problems: list[Problem], options: argparse.Namespace) -> list[str]:
+    """The kinds of problems for which a peer's package runs, of the programs that are asked for."""
+    ours = {OURS, KERAS, GRU}
+    return [
+        kind
+        for kind in dict.fromkeys(problem.kind for problem in problems)
+        if kind in NEEDED
+        and any(
+            each.side not in ours and each.name in (options.program or [each.name])
+            for each in contenders_for(kind, True)
+        )
+    ]
+
+
 def run(options: argparse.Namespace, output: Path) -> None:
     """Measures; prints each table and keeps the figures as soon as a problem is done."""
     problems = chosen_problems(options)
     needed = [("jax", "JAX")]
     if options.backend == "tensorflow":
-        needed = list(dict.fromkeys(NEEDED[p.kind] for p in problems if p.kind in NEEDED))
+        needed = list(dict.fromkeys(NEEDED[kind] for kind in kinds_with_peers(problems, options)))
     for package, name in needed:
         if not machine.installed(package):
             raise BenchmarkError(

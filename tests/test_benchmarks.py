@@ -319,6 +319,19 @@ def test_a_missing_peer_is_named(tmp_path, monkeypatch, capsys):
     assert "JAX is missing" in capsys.readouterr().err
 
 
+def test_a_peer_is_needed_only_by_the_programs_that_are_asked_for(tmp_path, monkeypatch, capsys):
+    def measure(*args):
+        raise command.BenchmarkError("It was measured.")
+
+    monkeypatch.setattr(command.machine, "installed", lambda package: None)
+    monkeypatch.setattr(command, "measure", measure)
+    options = ["--only", "bahdanau", "--output", str(tmp_path / "f.json")]
+    assert command.main([*options, "--program", "keras-rnn"]) == 2
+    assert "It was measured." in capsys.readouterr().err
+    assert command.main([*options, "--program", "keras-rnn", "--program", "torch"]) == 2
+    assert "PyTorch is missing" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_on_jax_our_programs_and_those_of_keras_are_measured(kind):
     names = [each.name for each in contenders_for(kind, backend="jax")]

@@ -6,11 +6,11 @@ from .attention.coverage import CoverageAttention
 from .attention.hierarchical import HierarchicalAttention
 from .attention.intra_decoder import IntraDecoderAttention
 from .attention.local import LocalAttention
-from .attention.loop_scores import AdditiveScore, DotScore, LoopScore
 from .attention.luong import LuongAttention
 from .attention.multi_head import MultiHeadAttention
 from .attention.pointer_generator import PointerGenerator
 from .attention.pooling import AttentionPooling
+from .attention.scored import ScoredAttention
 from .attention.temporal import TemporalAttention
 from .recurrent.attention_decoder import AttentionDecoder
 from .recurrent.inner_attention_cell import InnerAttentionGRUCell
@@ -22,24 +22,22 @@ from .transformer.positional_encoding import LearnedPositions, PositionalEncodin
 
 __all__ = [
     "SSRU",
-    "AdditiveScore",
     "AttentionDecoder",
     "AttentionMechanism",
     "AttentionPooling",
     "BahdanauAttention",
     "CoverageAttention",
-    "DotScore",
     "HierarchicalAttention",
     "InnerAttentionGRU",
     "InnerAttentionGRUCell",
     "IntraDecoderAttention",
     "LearnedPositions",
     "LocalAttention",
-    "LoopScore",
     "LuongAttention",
     "MultiHeadAttention",
     "PositionalEncoding",
     "PointerGenerator",
+    "ScoredAttention",
     "TemporalAttention",
     "TransformerDecoder",
     "TransformerEncoder",

@@ -11,8 +11,8 @@ import keras
 from keras import ops, tree
 
 from .masks import sized_as
-from .types import Tensor, is_float
-from .vjp import custom_gradient, is_automatic, is_in_graph, pullback
+from .types import Tensor, accumulator_dtype, is_float
+from .vjp import custom_gradient, is_in_graph, pullback, with_gradient
 
 
 class _LoopCell:
@@ -38,14 +38,14 @@ def run_loop(
     if not is_in_graph(sequence):
         return _run_loop(step, sequence, states, given)
     leaves = flatten(given)
-    moving = [place for place, leaf in enumerate(leaves) if is_float(leaf)]
+    moving = [index for index, leaf in enumerate(leaves) if is_float(leaf)]
 
     def one(floats: list, states: list, at: list) -> tuple:
         new = dict(zip(moving, floats, strict=True))
-        read = packed(given, [new.get(place, leaf) for place, leaf in enumerate(leaves)])
+        read = packed(given, [new.get(index, leaf) for index, leaf in enumerate(leaves)])
         return step(at[0], states, read)
 
-    floats = [leaves[place] for place in moving]
+    floats = [leaves[index] for index in moving]
     outputs, after = scan(one, floats, list(states), [swap_time(sequence)])
     return [swap_time(output) for output in outputs], after
 
@@ -58,64 +58,37 @@ def _run_loop(step: Callable, sequence: Tensor, states: Sequence[Tensor], given:
     return list(outputs), list(states)
 
 
-def run_queries(
-    step: Callable, queries: Tensor, mask: Tensor, state: Tensor, given: Any = None
-) -> tuple[Tensor, Tensor]:
-    """Run `step(x, real, state, given) -> (output, state)` over `(B, T, D)`.
-
-    `real` is `(B, 1)`, or `None` without a mask; `given` as in `run_loop`.
-    """
-    size = ops.shape(queries)[2]
-    if mask is not None:
-        column = ops.cast(ops.expand_dims(mask, 2), queries.dtype)
-        queries = ops.concatenate([queries, column], axis=2)
-
-    def one(x: Tensor, states: Sequence[Tensor], given: Any) -> tuple:
-        real = None if mask is None else x[:, size:] > 0.5
-        output, after = step(x[:, :size], real, states[0], given)
-        return [output], [after]
-
-    if queries.shape[1] == 1:
-        (output,), (after,) = one(queries[:, 0], [state], given)
-        return ops.expand_dims(output, 1), after
-    # The native gradient of a small step is faster than that of a scan. XLA cannot differentiate it
-    # again where lengths are open.
-    run = run_loop if is_automatic() else _run_loop
-    (outputs,), (after,) = run(one, queries, [state], given)
-    return outputs, after
-
-
-def run_places(
+def run_steps(
     step: Callable,
     count: Tensor,
     states: Any,
     reverse: bool = False,
     unroll: bool = False,
 ) -> tuple:
-    """Run `step(place, states) -> (outputs, states)` over the places 0 to `count - 1`.
+    """Run `step(index, states) -> (outputs, states)` for the indices 0 to `count - 1`.
 
-    A step reads `sequence[place]` of each `(T, B, D)`: under XLA on a CPU that takes half the time
-    of slices of one wide sequence. Use it within `with_gradient`: the backend's gradient is slow.
-    Outputs `(T, B, ...)` come in the order of the places, with `reverse` too.
+    A step reads `sequence[index]` of each `(T, B, D)`: under XLA on a CPU that takes half the time
+    of slices of one wide sequence. Use it within `with_loop_gradient`: the backend's gradient is
+    slow. Outputs `(T, B, ...)` come in the order of the indices, with `reverse` too.
     """
     if unroll:
         results = []
-        for place in reversed(range(count)) if reverse else range(count):
-            outputs, states = step(place, states)
+        for index in reversed(range(count)) if reverse else range(count):
+            outputs, states = step(index, states)
             results.append(outputs)
         results = results[::-1] if reverse else results
         return tree.map_structure(lambda *column: ops.stack(column), *results), states
     structure = {}
 
-    def at_place(x: Tensor, flat: Sequence[Tensor], _: Any) -> tuple:
+    def at_index(x: Tensor, flat: Sequence[Tensor], _: Any) -> tuple:
         outputs, after = step(x[0, 0], packed(states, list(flat)))
         structure["outputs"] = tree.map_structure(lambda _: 0, outputs)
         return flatten(outputs), flatten(after)
 
-    places = ops.arange(count, dtype="int32")
+    indices = ops.arange(count, dtype="int32")
     # Not `go_backwards`: on JAX it takes a single output only.
-    places = ops.flip(places, axis=0) if reverse else places
-    outputs, after = _run_loop(at_place, places[None, :, None], flatten(states), None)
+    indices = ops.flip(indices, axis=0) if reverse else indices
+    outputs, after = _run_loop(at_index, indices[None, :, None], flatten(states), None)
     # Keras' loop gives the batch first; when compiled, the two transpositions cancel out.
     outputs = [swap_time(output) for output in outputs]
     outputs = [ops.flip(output, axis=0) for output in outputs] if reverse else outputs
@@ -132,23 +105,23 @@ def run_given(
     again: bool = False,
     unroll: bool = False,
 ) -> tuple:
-    """Run `step(place, states, given)` as `run_places` does.
+    """Run `step(index, states, given)` as `run_steps` does.
 
-    With `again` the result can be differentiated again and again, in graphs of TensorFlow too. A
-    step reads a tensor of the `sequences` in `given` at its own place alone.
+    With `again` the result has derivatives of any order, in graphs of TensorFlow too. A step reads
+    a tensor of the `sequences` in `given` at its own index alone.
     """
     if not again or not is_in_graph(flatten(given)[0]):
-        return run_places(
-            lambda place, states: step(place, states, given), count, states, unroll=unroll
+        return run_steps(
+            lambda index, states: step(index, states, given), count, states, unroll=unroll
         )
     structure = {}
     fixed = {name: part for name, part in given.items() if name not in sequences}
     moving = {name: given[name] for name in sequences if name in given}
 
     def one(flat: list, states_at: list, at: list) -> tuple:
-        place, *at = at
+        index, *at = at
         parts = {name: _At(part) for name, part in zip(sorted(moving), at, strict=True)}
-        outputs, after = step(place, packed(states, states_at), {**packed(fixed, flat), **parts})
+        outputs, after = step(index, packed(states, states_at), {**packed(fixed, flat), **parts})
         structure["outputs"] = tree.map_structure(lambda _: 0, outputs)
         return flatten(outputs), flatten(after)
 
@@ -158,12 +131,12 @@ def run_given(
 
 
 class _At:
-    """A sequence at a place, in the form of the whole sequence."""
+    """One step of a sequence, in the form of the whole sequence."""
 
     def __init__(self, part: Tensor) -> None:
         self.part = part
 
-    def __getitem__(self, place: Tensor) -> Tensor:
+    def __getitem__(self, index: Tensor) -> Tensor:
         return self.part
 
 
@@ -185,21 +158,21 @@ def scan(
     def run(*tensors: Tensor) -> tuple:
         given, states, xs = _split(tensors, sizes)
 
-        def one(place: Tensor, before: list) -> tuple:
-            outputs, after = step(given, before, [x[place] for x in xs])
+        def one(index: Tensor, before: list) -> tuple:
+            outputs, after = step(given, before, [x[index] for x in xs])
             counts.append(len(outputs))
             after = [sized_as(new, old) for new, old in zip(after, before, strict=True)]
             # Keras' loop swaps two axes of each output.
             return [ops.expand_dims(part, 0) for part in (*outputs, *before)], after
 
-        found, last = run_places(one, ops.shape(xs[0])[0], list(states), reverse)
+        found, last = run_steps(one, ops.shape(xs[0])[0], list(states), reverse)
         found = [ops.squeeze(part, 1) for part in found]
         outputs, befores = _split(found, [counts[0], len(states)])
 
         def gradient(tensors: Sequence[Tensor], *upstreams: Tensor) -> list:
             given, states, xs = _split(tensors, sizes)
-            of_outputs, of_last = _split(upstreams, [counts[0], len(states)])
-            return _scan_back(step, given, befores, xs, of_outputs, of_last, reverse)
+            d_outputs, d_last = _split(upstreams, [counts[0], len(states)])
+            return _scan_back(step, given, befores, xs, d_outputs, d_last, reverse)
 
         return [*outputs, *last], gradient
 
@@ -212,35 +185,124 @@ def _scan_back(
     given: list,
     befores: list,
     xs: list,
-    of_outputs: list,
-    of_last: list,
+    d_outputs: list,
+    d_last: list,
     reverse: bool,
 ) -> list:
     """Return the gradients of given, states and sequences."""
     sizes = [len(given), len(befores), len(xs)]
 
     def one(given: list, carried: list, at: list) -> tuple:
-        of_after, totals = _split(carried, [len(befores), len(given)])
-        before, x, of_output = _split(at, [len(befores), len(xs), len(of_outputs)])
+        d_after, totals = _split(carried, [len(befores), len(given)])
+        before, x, d_output = _split(at, [len(befores), len(xs), len(d_outputs)])
 
         def forward(*tensors: Tensor) -> list:
             outputs, after = step(*_split(tensors, sizes))
             return [*outputs, *after]
 
         _, back = pullback(forward, [*given, *before, *x])
-        of_given, of_before, of_x = _split(back([*of_output, *of_after]), sizes)
-        totals = [total + part for total, part in zip(totals, of_given, strict=True)]
-        return [part for part, x in zip(of_x, xs, strict=True) if is_float(x)], [
-            *of_before,
+        d_given, d_before, d_x = _split(back([*d_output, *d_after]), sizes)
+        totals = [total + part for total, part in zip(totals, d_given, strict=True)]
+        return [part for part, x in zip(d_x, xs, strict=True) if is_float(x)], [
+            *d_before,
             *totals,
         ]
 
     zeros = [ops.zeros_like(tensor) for tensor in given]
-    sequences = [*befores, *xs, *of_outputs]
-    of_xs, last = scan(one, given, [*of_last, *zeros], sequences, not reverse)
-    of_states, of_given = _split(last, [len(befores), len(given)])
-    of_xs = [of_xs.pop(0) if is_float(x) else ops.zeros_like(x) for x in xs]
-    return [*of_given, *of_states, *of_xs]
+    sequences = [*befores, *xs, *d_outputs]
+    d_xs, last = scan(one, given, [*d_last, *zeros], sequences, not reverse)
+    d_states, d_given = _split(last, [len(befores), len(given)])
+    d_xs = [d_xs.pop(0) if is_float(x) else ops.zeros_like(x) for x in xs]
+    return [*d_given, *d_states, *d_xs]
+
+
+def with_loop_gradient(forward: Callable, backward: Callable, given: Any, plain: Callable) -> Any:
+    """Return `forward(given)[0]`, nested tensors, with the gradient that `backward` gives.
+
+    `forward(given)` returns the results and the `saved` of `backward(given, results, saved,
+    upstream)`, which returns gradients nested as `given`, with `None` or nothing in place of zeros.
+    `given` must hold every tensor that the two read, masks too. `plain(given)` returns the same
+    results by operations that the backend can differentiate.
+    """
+    structure = {}
+
+    def run(*tensors: Tensor) -> tuple:
+        inside = packed(given, tensors)
+        results, saved = forward(inside)
+        structure["results"] = tree.map_structure(lambda _: 0, results)
+
+        def gradient(upstream: list) -> tuple:
+            found = backward(inside, results, saved, packed(results, upstream))
+            return tuple(_completed(inside, found))
+
+        return flatten(results), gradient
+
+    def again(*tensors: Tensor) -> list:
+        results = plain(packed(given, tensors))
+        structure["results"] = tree.map_structure(lambda _: 0, results)
+        return flatten(results)
+
+    results = with_gradient(run, again)(*flatten(given))
+    return packed(structure["results"], results)
+
+
+def _completed(given: Any, gradients: Any) -> list:
+    """List the gradients in the order of `flatten(given)`, with zeros for missing ones."""
+    if isinstance(given, dict):
+        found = gradients or {}
+        return [g for name in sorted(given) for g in _completed(given[name], found.get(name))]
+    if isinstance(given, (list, tuple)):
+        found = gradients or [None] * len(given)
+        return [g for one, other in zip(given, found, strict=True) for g in _completed(one, other)]
+    return [ops.zeros_like(given) if gradients is None else ops.cast(gradients, given.dtype)]
+
+
+def nested_vjp(function: Callable, inputs: Any, upstream: Any) -> Any:
+    """Return the gradients of nested `inputs` from that of `function(inputs)`, nested as well."""
+    leaves = flatten(inputs)
+    if not leaves:
+        return inputs
+    results, vjp = pullback(lambda *tensors: flatten(function(packed(inputs, tensors))), leaves)
+    pairs = zip(flatten(upstream), results, strict=True)
+    return packed(inputs, vjp([ops.cast(part, result.dtype) for part, result in pairs]))
+
+
+def as_floats(nested: Any) -> Any:
+    """Return nested tensors with integers and Booleans as floating point numbers.
+
+    Loops with a gradient of their own take floating point tensors alone.
+    """
+
+    def cast(part: Tensor) -> Tensor:
+        return part if is_float(part) else ops.cast(part, accumulator_dtype())
+
+    return tree.map_structure(cast, nested)
+
+
+def dtypes_of(nested: Any) -> Any:
+    """Return the dtypes of nested tensors."""
+    return tree.map_structure(lambda part: keras.backend.standardize_dtype(part.dtype), nested)
+
+
+def cast_to(nested: Any, dtypes: Any) -> Any:
+    """Return nested tensors in these dtypes."""
+    return tree.map_structure(ops.cast, nested, dtypes)
+
+
+def where_real(real: Tensor, after: Any, before: Any) -> Any:
+    """Return the states `(B, ...)` after a step, and those before it where it is masked.
+
+    `real` `(B,)` is Boolean, or 1 and 0; `None` is no mask.
+    """
+    if real is None:
+        return after
+    real = ops.cast(real, "bool")
+
+    def choose(after: Tensor, before: Tensor) -> Tensor:
+        is_real = ops.expand_dims(real, tuple(range(1, len(after.shape))))
+        return ops.where(is_real, after, before)
+
+    return tree.map_structure(choose, after, before)
 
 
 def functional(function: Callable, variables: Sequence[keras.Variable]) -> Callable:

@@ -36,6 +36,11 @@ def masked_softmax(scores: Tensor, mask: Tensor = None) -> Tensor:
     return ops.cast(exponentials / total, dtype)
 
 
+def softmax_gradient(weights: Tensor, upstream: Tensor) -> Tensor:
+    """The gradient of the scores from that of the weights, over the last axis."""
+    return weights * (upstream - ops.sum(weights * upstream, axis=-1, keepdims=True))
+
+
 def sparsemax(scores: Tensor, mask: Tensor = None) -> Tensor:
     """The weights that lie nearest to the scores: `argmin_p ||p - e||^2`, p a distribution.
 

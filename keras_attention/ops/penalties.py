@@ -1,4 +1,4 @@
-"""What attention weights cost: reading a place again, and reading at all."""
+"""Penalties of attention weights: the coverage loss, and Occam's penalty."""
 
 from keras import ops
 
@@ -9,15 +9,17 @@ from .types import Tensor, accumulator_dtype, at_least_float32
 def mean_overlap(scores: Tensor, target_mask: Tensor = None) -> Tensor:
     """`sum_s min(a_ts, c_ts)` of weights `(B, T, S)`, averaged over steps, then over examples."""
     target_mask = for_batch(target_mask, scores)
-    scores = zero_masked(at_least_float32(scores), target_mask)  # masked steps cover nothing
+    scores = zero_masked(
+        at_least_float32(scores), target_mask
+    )  # masked steps do not add to the coverage
     real = ops.ones(ops.shape(scores)[:2]) if target_mask is None else target_mask
     real = ops.cast(real, scores.dtype)
     before = ops.concatenate([ops.zeros_like(scores[:, :1]), scores[:, :-1]], axis=1)
     overlap = ops.sum(ops.minimum(scores, ops.cumsum(before, axis=1)), axis=2)
     steps = ops.sum(real, axis=1)
-    of_examples = ops.sum(overlap, axis=1) / ops.maximum(steps, 1.0)
+    by_example = ops.sum(overlap, axis=1) / ops.maximum(steps, 1.0)
     examples = ops.sum(ops.cast(steps > 0, scores.dtype))
-    return ops.sum(of_examples) / ops.maximum(examples, 1.0)
+    return ops.sum(by_example) / ops.maximum(examples, 1.0)
 
 
 def coverage_loss(scores: Tensor, target_mask: Tensor = None) -> Tensor:
@@ -61,7 +63,7 @@ def coverage_loss(scores: Tensor, target_mask: Tensor = None) -> Tensor:
 def occam_penalty(
     scores: Tensor, query: Tensor, occam_vector: Tensor, minimum: float, mask: Tensor = None
 ) -> Tensor:
-    """Price of attention that is spent, averaged over the batch: a scalar to add to a loss.
+    """Penalty of the attention weights, averaged over the batch: a scalar to add to a loss.
 
     `penalty = mean_b(n_b sum_t a_bt)`, with `n_b = max(w . r_b, λ)`
 
@@ -71,7 +73,7 @@ def occam_penalty(
     Args:
         scores: Attention weights `(B, T)` of `InnerAttentionGRU`, `"word"` or `"context"`.
         query, occam_vector: Queries `r` `(B, Q)`, and `w` `(Q,)`.
-        minimum: The least price `λ`, above 0.
+        minimum: The minimum price `λ`, above 0.
         mask: Boolean `(B, T)`, True = a real word; padding costs nothing. Default: all are real.
 
     Raises:
@@ -90,18 +92,19 @@ def occam_penalty(
     """
     if not minimum > 0:
         raise ValueError(
-            f"`minimum`, the least price of attention, must be above 0. Received: minimum={minimum}"
+            f"The minimum price of attention must be above 0. Received: minimum={minimum}"
         )
     check_dense([scores, query], "scores and query")
     given = [ops.convert_to_tensor(tensor) for tensor in (scores, query, occam_vector)]
-    of_scores, of_query, of_vector = shapes = [tuple(tensor.shape) for tensor in given]
-    fits = [len(shape) for shape in shapes] == [2, 2, 1] and of_query[1] == of_vector[0]
-    if not fits or not can_be_one(of_scores[:1], of_query[:1]):
+    scores_shape, query_shape, vector_shape = shapes = [tuple(tensor.shape) for tensor in given]
+    fits = [len(shape) for shape in shapes] == [2, 2, 1] and query_shape[1] == vector_shape[0]
+    if not fits or not can_be_one(scores_shape[:1], query_shape[:1]):
         raise ValueError(
             "Occam's penalty takes scores (batch, steps), a query (batch, features) and a vector "
-            f"(features,). Received: scores {of_scores}, query {of_query}, vector {of_vector}"
+            f"(features,). Received: scores {scores_shape}, query {query_shape}, "
+            f"vector {vector_shape}"
         )
-    check_mask(mask, of_scores, "mask")
+    check_mask(mask, scores_shape, "mask")
     dtype = accumulator_dtype(*(tensor.dtype for tensor in given))
     scores, query, vector = (ops.cast(tensor, dtype) for tensor in given)
     if mask is not None:

@@ -4,20 +4,23 @@ A query is `(B, T, ...)`. Keys are `(B, S, ...)`, shared by all queries, which g
 `(B, T, S)`, or `(B, T, W, ...)`, a window of `W` keys for every query, which gives `(B, T, W)`.
 """
 
+from collections.abc import Callable, Sequence
+
 from keras import backend, ops
 
 from .axes import product
 from .types import Tensor, at_least_float32
-from .vjp import with_gradient
+from .vjp import pullback, with_gradient
 
-# Numbers in one block, 7 MB: smaller ones lose to the loop, larger ones leave the cache.
+# Numbers of the hidden layer in one block, 7 MB: smaller blocks are dominated by the overhead of
+# the loop, larger ones miss the cache.
 BLOCK_NUMBERS = 1_700_000
 # Queries in a block where the sizes are known only when the graph runs.
 BLOCK_QUERIES = 4
 
 
 def dot_score(query: Tensor, key: Tensor) -> Tensor:
-    """`e_ts = q_t . k_s`; of float16 in float32, where large ones are finite."""
+    """`e_ts = q_t . k_s`; float16 inputs give float32 scores, where large ones are finite."""
     if backend.standardize_dtype(query.dtype) == "float16":
         query, key = ops.cast(query, "float32"), ops.cast(key, "float32")
     if len(key.shape) == 4:
@@ -25,41 +28,60 @@ def dot_score(query: Tensor, key: Tensor) -> Tensor:
     return ops.matmul(query, ops.transpose(key, (0, 2, 1)))
 
 
-def additive_score(query: Tensor, key: Tensor, score_vector: Tensor) -> Tensor:
-    """`e_ts = v . tanh(q_t + k_s)`, for queries `W q` and keys `U k` of `U` units and `v (U,)`.
+def additive_score(
+    query: Tensor,
+    key: Tensor,
+    score_vector: Tensor,
+    coverage: Tensor = None,
+    coverage_vector: Tensor = None,
+) -> Tensor:
+    """`e_ts = v . tanh(q_t + k_s + w_c c_ts)`, for queries `W q` and keys `U k` of `U` units.
 
-    Automatic differentiation would keep a tensor of `B T S U` numbers. Here a block of a few
-    queries exists at a time, and is computed again in the backward pass.
+    `v` and `w_c` are `(U,)`, and the coverage `c` `(B, T, S)` may be left out. Automatic
+    differentiation would keep the hidden layer of `B T S U` numbers. Here a block of a few queries
+    exists at a time, and is computed again in the backward pass.
     """
+    by_query = [query] if coverage is None else [query, coverage]
+    shared = [key, score_vector] if coverage is None else [key, score_vector, coverage_vector]
     if len(key.shape) == 4:
-        return _scores_at_once(query, key, score_vector)
-    return blocked_additive_score(query, key, score_vector)
+        return _additive_score(by_query, shared)
+    return _in_blocks(_additive_score, by_query, shared)
 
 
-def blocked_additive_score(query: Tensor, key: Tensor, score_vector: Tensor) -> Tensor:
-    """`v . tanh(q_t + k_s)` for `(B, T, U)`, `(B, S, U)` and `(U,)`, as `(B, T, S)`."""
-    return with_gradient(_blocked_scores, _scores_at_once)(query, key, score_vector)
+def _additive_score(by_query: Sequence[Tensor], shared: Sequence[Tensor]) -> Tensor:
+    query, *coverage = by_query
+    key, score_vector, *coverage_vector = shared
+    key = key if len(key.shape) == 4 else ops.expand_dims(key, 1)
+    hidden = ops.expand_dims(query, 2) + key  # (B, T, S, U)
+    if coverage:
+        hidden = hidden + ops.expand_dims(coverage[0], 3) * coverage_vector[0]
+    # Not `matmul`: Keras 3.12 makes a product of batches of it, in which TensorFlow crashes.
+    return ops.squeeze(product(ops.tanh(hidden), ops.expand_dims(score_vector, 1)), -1)
 
 
-def _blocked_scores(query: Tensor, key: Tensor, score_vector: Tensor) -> tuple:
-    size = _block_size(query, key)
-    if size is None:
-        scores = _scores_at_once(query, key, score_vector)
-    else:
-        queries = _to_blocks(query, size)
+def _in_blocks(function: Callable, by_query: list, shared: list) -> Tensor:
+    """Return `function(by_query, shared)`, computed a block of queries at a time.
 
-        # Not `ops.map`: LiteRT does not know its lists of tensors.
-        def add_block(index: Tensor, scores: Tensor) -> tuple:
-            block = _scores_at_once(queries[index], key, score_vector)
-            at = ops.reshape(ops.convert_to_tensor(index, "int32"), (1, 1))
-            return index + 1, ops.scatter_update(scores, at, ops.expand_dims(block, 0))
+    `by_query` are tensors `(B, T, ...)`, `shared` all others. So are the gradients: those of one
+    block after the other.
+    """
 
-        shape = (*ops.shape(queries)[:3], ops.shape(key)[1])
-        first = (0, ops.zeros(shape, query.dtype))
-        count = ops.shape(queries)[0]
-        blocks = ops.while_loop(lambda index, _: index < count, add_block, first)[1]
-        scores = _from_blocks(blocks, ops.shape(query)[1])
-    return scores, lambda upstream: additive_gradients(query, key, score_vector, upstream)
+    def run(*tensors: Tensor) -> tuple:
+        split = list(tensors[: len(by_query)]), list(tensors[len(by_query) :])
+        size = _block_size(split[0][0], split[1][0])
+        if size is None:
+            return function(*split), lambda upstream: _vjp(function, *split, upstream)
+        blocks = [_to_blocks(tensor, size) for tensor in split[0]]
+        steps = ops.shape(split[0][0])[1]
+        return (
+            _run_blocks(function, blocks, split[1], steps),
+            lambda upstream: _vjp_of_blocks(function, blocks, split[1], upstream, size),
+        )
+
+    def plain(*tensors: Tensor) -> Tensor:
+        return function(tensors[: len(by_query)], tensors[len(by_query) :])
+
+    return with_gradient(run, plain)(*by_query, *shared)
 
 
 def _block_size(query: Tensor, key: Tensor) -> int | None:
@@ -75,44 +97,53 @@ def _block_size(query: Tensor, key: Tensor) -> int | None:
     return None if size >= steps else size
 
 
-def _hidden(query: Tensor, key: Tensor) -> Tensor:
-    key = key if len(key.shape) == 4 else ops.expand_dims(key, 1)
-    return ops.tanh(ops.expand_dims(query, 2) + key)
+def _run_blocks(function: Callable, blocks: list, shared: list, steps: Tensor) -> Tensor:
+    # Not `ops.map`: LiteRT does not know its lists of tensors.
+    def add_block(index: Tensor, scores: Tensor) -> tuple:
+        block = function([each[index] for each in blocks], shared)
+        at = ops.reshape(ops.convert_to_tensor(index, "int32"), (1, 1))
+        return index + 1, ops.scatter_update(scores, at, ops.expand_dims(block, 0))
+
+    shape = (*ops.shape(blocks[0])[:3], ops.shape(shared[0])[1])
+    first = (0, ops.zeros(shape, blocks[0].dtype))
+    count = ops.shape(blocks[0])[0]
+    scores = ops.while_loop(lambda index, _: index < count, add_block, first)[1]
+    return _from_blocks(scores, steps)
 
 
-def _scores_at_once(query: Tensor, key: Tensor, score_vector: Tensor) -> Tensor:
-    # Not `matmul`: Keras 3.12 makes a product of batches of it, in which TensorFlow crashes.
-    return ops.squeeze(product(_hidden(query, key), ops.expand_dims(score_vector, 1)), -1)
+def _vjp(function: Callable, by_query: list, shared: list, upstream: Tensor) -> list:
+    def run(*tensors: Tensor) -> Tensor:
+        return function(tensors[: len(by_query)], tensors[len(by_query) :])
+
+    return pullback(run, [*by_query, *shared])[1](upstream)
 
 
-def _gradients_at_once(query: Tensor, key: Tensor, score_vector: Tensor, upstream: Tensor) -> tuple:
-    hidden = _hidden(query, key)
-    vector_gradient = ops.einsum("bts,btsu->u", upstream, hidden)
-    inner = ops.expand_dims(upstream, -1) * score_vector * (1 - hidden * hidden)
-    return ops.sum(inner, axis=2), ops.sum(inner, axis=1), vector_gradient
+def _vjp_of_blocks(
+    function: Callable, blocks: list, shared: list, upstream: Tensor, size: int
+) -> list:
+    steps = ops.shape(upstream)[1]
+    upstreams = _to_blocks(upstream, size)
+    count = ops.shape(upstreams)[0]
 
+    def add_block(index: Tensor, d_blocks: list, sums: list) -> tuple:
+        at = [each[index] for each in blocks]
+        found = _vjp(function, at, shared, upstreams[index])
+        d_blocks = [
+            ops.slice_update(
+                whole, (index, *(0,) * (len(whole.shape) - 1)), ops.expand_dims(one, 0)
+            )
+            for whole, one in zip(d_blocks, found, strict=False)
+        ]
+        parts = found[len(blocks) :]
+        sums = [total + ops.cast(one, total.dtype) for total, one in zip(sums, parts, strict=True)]
+        return index + 1, d_blocks, sums
 
-def additive_gradients(query: Tensor, key: Tensor, score_vector: Tensor, upstream: Tensor) -> tuple:
-    """Return the gradients of queries, keys and vector from that of the scores `(B, T, S)`."""
-    size = _block_size(query, key)
-    if size is None:
-        return _gradients_at_once(query, key, score_vector, upstream)
-    queries, upstreams = _to_blocks(query, size), _to_blocks(upstream, size)
-    # Gradients of key and vector are sums over many blocks: at least float32.
-    key_sum = at_least_float32(ops.zeros_like(key))
-    vector_sum = at_least_float32(ops.zeros_like(score_vector))
-
-    def add_block(index: Tensor, query_sum: Tensor, key_sum: Tensor, vector_sum: Tensor) -> tuple:
-        by_query, *others = _gradients_at_once(queries[index], key, score_vector, upstreams[index])
-        by_key, by_vector = map(at_least_float32, others)
-        of_block = ops.expand_dims(by_query, 0)
-        query_sum = ops.slice_update(query_sum, (index, 0, 0, 0), of_block)
-        return index + 1, query_sum, key_sum + by_key, vector_sum + by_vector
-
-    count, first = ops.shape(queries)[0], (0, ops.zeros_like(queries), key_sum, vector_sum)
-    results = ops.while_loop(lambda index, *_: index < count, add_block, first)
-    query_gradient = _from_blocks(results[1], ops.shape(query)[1])
-    return query_gradient, ops.cast(results[2], key.dtype), ops.cast(results[3], score_vector.dtype)
+    # Gradients of shared tensors are sums over many blocks: at least float32.
+    sums = [at_least_float32(ops.zeros_like(each)) for each in shared]
+    first = (0, [ops.zeros_like(each) for each in blocks], sums)
+    _, d_blocks, sums = ops.while_loop(lambda index, *_: index < count, add_block, first)
+    sums = [ops.cast(total, each.dtype) for total, each in zip(sums, shared, strict=True)]
+    return [*(_from_blocks(each, steps) for each in d_blocks), *sums]
 
 
 def _to_blocks(sequence: Tensor, size: int) -> Tensor:
@@ -130,59 +161,3 @@ def _from_blocks(blocks: Tensor, steps: Tensor) -> Tensor:
     count, batch_size, size, features = ops.shape(blocks)
     sequence = ops.transpose(blocks, (1, 0, 2, 3))
     return ops.reshape(sequence, (batch_size, count * size, features))[:, :steps]
-
-
-def coverage_score(
-    query: Tensor, key: Tensor, coverage: Tensor, score_vector: Tensor, coverage_vector: Tensor
-) -> Tensor:
-    """`e_s = v . tanh(q + k_s + w_c c_s)` of one query a row, `(B, S)`; a loop keeps no `tanh`."""
-    score = with_gradient(_coverage_score, lambda *tensors: _coverage_score(*tensors)[0])
-    return score(query, key, coverage, score_vector, coverage_vector)
-
-
-def _coverage_score(
-    query: Tensor, key: Tensor, coverage: Tensor, score_vector: Tensor, coverage_vector: Tensor
-) -> tuple:
-    hidden = coverage_hidden(query, key, coverage, coverage_vector)
-    scores = ops.squeeze(product(hidden, ops.expand_dims(score_vector, 1)), 2)
-
-    def gradient(upstream: Tensor) -> tuple:
-        by_query, by_key, by_coverage, *by_vectors = coverage_gradients(
-            query, key, coverage, score_vector, coverage_vector, upstream
-        )
-        return by_query, by_key * score_vector, by_coverage, *by_vectors
-
-    return scores, gradient
-
-
-def coverage_hidden(
-    query: Tensor, key: Tensor, coverage: Tensor, coverage_vector: Tensor
-) -> Tensor:
-    """Return the hidden layer `tanh(q + k_s + w_c c_s)`, `(B, S, U)`."""
-    coverage = ops.expand_dims(coverage, 2) * coverage_vector
-    return ops.tanh(ops.expand_dims(query, 1) + key + coverage)
-
-
-def coverage_gradients(
-    query: Tensor,
-    key: Tensor,
-    coverage: Tensor,
-    score_vector: Tensor,
-    coverage_vector: Tensor,
-    upstream: Tensor,
-) -> tuple:
-    """Return the gradients of `coverage_score`, the keys' still without the score vector."""
-    hidden = coverage_hidden(query, key, coverage, coverage_vector)
-    by_hidden = ops.sum(ops.matmul(ops.expand_dims(upstream, 1), hidden), axis=(0, 1))
-    weighted = ops.expand_dims(upstream, 2) * (1 - hidden * hidden)
-    by_vectors = ops.expand_dims(score_vector * coverage_vector, 1)
-    # The sums over places, plain and weighted by the coverage, in one product.
-    both = ops.stack([ops.ones_like(coverage), coverage], axis=1)
-    sums = ops.matmul(both, weighted) * score_vector
-    return (
-        sums[:, 0],
-        weighted,
-        ops.squeeze(ops.matmul(weighted, by_vectors), 2),
-        by_hidden,
-        ops.sum(sums[:, 1], axis=0),
-    )

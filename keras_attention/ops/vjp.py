@@ -99,7 +99,7 @@ def _differentiable(
         found = list(found) if isinstance(found, (list, tuple)) else [found]
 
         def second(inputs: Sequence[Tensor], *upstreams: Tensor) -> list:
-            # What the first gradient saved is a function of the tensors: nothing flows through it.
+            # Saved tensors are functions of the inputs: no gradient flows through them.
             rest = [ops.zeros_like(tensor) for tensor in split(inputs)[2]]
             moving = inputs[: len(inputs) - len(rest)]
             return [*pullback(vjp, moving)[1](list(upstreams)), *rest]
@@ -145,10 +145,10 @@ def custom_gradient(function: Callable, tensors: Sequence[Tensor]) -> Any:
         result, gradient = function(*tensors)
         is_list.append(isinstance(result, list))
         results.extend(tree.flatten(result))
-        gradient = _kept_by_graph(results[0], functools.partial(gradient, tensors))
+        gradient = _saved_in_graph(results[0], functools.partial(gradient, tensors))
         return results if is_in_graph(results[0]) else list(results), gradient
 
-    found = list(run(*map(_of_this_graph, tensors)))
+    found = list(run(*map(_in_this_graph, tensors)))
     results[:] = [None] * len(results)
     return found if is_list[0] else found[0]
 
@@ -172,7 +172,7 @@ def _torch_function() -> Any:
     return Custom
 
 
-def _kept_by_graph(result: Tensor, gradient: Callable) -> Callable:
+def _saved_in_graph(result: Tensor, gradient: Callable) -> Callable:
     """Return a gradient that lives as long as the TensorFlow graph of `result`.
 
     TensorFlow keeps the gradient functions of all graphs for good, and each keeps what it refers
@@ -187,8 +187,8 @@ def _kept_by_graph(result: Tensor, gradient: Callable) -> Callable:
     return lambda *upstreams: getattr(graph(), name)(*upstreams)
 
 
-def _of_this_graph(tensor: Tensor) -> Tensor:
-    """Return what stands for `tensor` in the TensorFlow graph that is being built.
+def _in_this_graph(tensor: Tensor) -> Tensor:
+    """Return the symbol of `tensor` in the TensorFlow graph that is being built.
 
     TensorFlow cannot differentiate a loop whose body has a branch if the gradient of that branch
     refers to tensors outside of it.
@@ -230,7 +230,7 @@ def unwatched(tensors: Sequence[Tensor]) -> list:
 def pullback(function: Callable, tensors: Sequence[Tensor]) -> tuple:
     """Return `function(*tensors)`, and the function from its gradient to those of all tensors.
 
-    The result is a tensor or a list of them, and so is its gradient.
+    The result is a tensor or a list of them, and so is its gradient. Call the function once.
     """
     backend = keras.backend.backend()
     if backend == "jax":
@@ -243,7 +243,9 @@ def pullback(function: Callable, tensors: Sequence[Tensor]) -> tuple:
         # A copy each: gradients count from here, not from where the tensors come from.
         tensors = [tf.identity(tensor) for tensor in tensors]
         moving = [tensor for tensor in tensors if tensor.dtype.is_floating]
-        with tf.GradientTape(persistent=True) as tape:  # it may be asked more than once
+        # Not a persistent tape: TensorFlow would keep the values of a loop for a second derivative,
+        # which XLA cannot compile where it does not know the number of steps.
+        with tf.GradientTape() as tape:
             tape.watch(moving)
             result = function(*tensors)
 
@@ -260,13 +262,13 @@ def pullback(function: Callable, tensors: Sequence[Tensor]) -> tuple:
         return result, gradients
     import torch
 
-    is_inner = torch.is_grad_enabled()  # of a derivative that is differentiated itself
+    is_inner = torch.is_grad_enabled()  # the derivative will be differentiated again
     with torch.enable_grad():
         copies = [tensor.view_as(tensor) if is_inner else tensor.detach() for tensor in tensors]
         tensors = [copy if copy.requires_grad else copy.requires_grad_() for copy in copies]
         result = function(*tensors)
 
-    def gradients_of_torch(upstream: Tensor) -> list:
+    def torch_gradients(upstream: Tensor) -> list:
         pairs = zip(tree.flatten(result), tree.flatten(upstream), strict=True)
         reached = [pair for pair in pairs if pair[0].requires_grad]
         if not reached:
@@ -284,5 +286,28 @@ def pullback(function: Callable, tensors: Sequence[Tensor]) -> tuple:
         return [ops.zeros_like(tensor) if one is None else one for tensor, one in pairs]
 
     if is_inner:
-        return result, gradients_of_torch
-    return tree.map_structure(lambda one: one.detach(), result), gradients_of_torch
+        return result, torch_gradients
+    return tree.map_structure(lambda one: one.detach(), result), torch_gradients
+
+
+class _Recorder(keras.StatelessScope):
+    """A scope that records which variables are read in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: dict[int, Tensor] = {}
+
+    def get_current_value(self, variable: Tensor) -> Tensor:
+        self.read[id(variable)] = variable
+        return super().get_current_value(variable)
+
+
+def variables_read(function: Callable) -> tuple[list, bool]:
+    """Call a function; return the variables that it reads, and whether it assigns any.
+
+    A custom gradient reaches only the arguments of its function, so the variables become arguments.
+    A function that draws random numbers assigns the state of its seed.
+    """
+    with _Recorder() as recorder:
+        function()
+    return list(recorder.read.values()), bool(recorder.state_mapping)

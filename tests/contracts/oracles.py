@@ -63,6 +63,13 @@ def squashed(weights, options, query, keys, mask, t):
     return softmax(np.array(scores), mask)
 
 
+def cosine(weights, options, query, keys, mask, t):
+    """Attention weights (S,) of one step of the user's own cosine."""
+    lengths = [np.linalg.norm(query) * np.linalg.norm(key) for key in keys]
+    scores = [query @ key / max(each, 1e-12) for key, each in zip(keys, lengths, strict=True)]
+    return softmax(np.array(scores), mask)
+
+
 def local(weights, options, query, keys, mask, t):
     """Attention weights (S,) of one step of local attention, `t` the query's 0-based place."""
     half_width = options.get("half_width", 10)

@@ -8,12 +8,11 @@ from keras import ops
 from ...ops.axes import product
 from ...ops.scores import additive_score
 from .. import arguments
-from .base import AttentionMechanism, ignores_positions
-from .loop_scores import AdditiveScore
+from .scored import ScoredAttention, ignores_positions
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class BahdanauAttention(AttentionMechanism):
+class BahdanauAttention(ScoredAttention):
     """Additive attention: a small network of one hidden layer scores each pair.
 
     `e_ts = v . tanh(W q_t + U k_s + b)`, `a_t = softmax(e_t)`, `c_t = sum_s a_ts v_s`
@@ -27,9 +26,13 @@ class BahdanauAttention(AttentionMechanism):
     Args:
         units: Size `U` of the hidden layer.
         use_bias: Whether `b` is added. The paper's formula has none.
-        kernel_initializer, score_initializer, bias_initializer: Of `W` and `U`, of `v`, of `b`. The
-            paper starts `v` at zero, which learns more slowly.
-        dropout, seed, **kwargs: As in `AttentionMechanism`, and so are the call and its results.
+        kernel_initializer: Initializer of `W` and `U`.
+        score_initializer: Initializer of the score vector `v`. The paper starts it at zero, which
+            learns more slowly.
+        bias_initializer: Initializer of `b`.
+        dropout: As in `ScoredAttention`, and so are the call and its results.
+        seed: Seed of the dropout.
+        **kwargs: As in `ScoredAttention`.
 
     Reference:
         Bahdanau, Cho and Bengio 2015, "Neural machine translation by jointly learning to align and
@@ -85,6 +88,3 @@ class BahdanauAttention(AttentionMechanism):
     @ignores_positions
     def score(self, query, key, positions):
         return additive_score(query, key, self.cast(self.score_vector))
-
-    def loop_score(self):
-        return AdditiveScore(self.cast(self.query_kernel), self.cast(self.score_vector))

@@ -5,43 +5,44 @@ from typing import Any
 import keras
 from keras import ops
 
-from ...ops.axes import product
-from ...ops.loops import run_queries
-from ...ops.masks import combine_masks
-from ...ops.normalizers import masked_softmax
 from ...ops.penalties import mean_overlap
-from ...ops.scores import coverage_gradients, coverage_hidden, coverage_score
+from ...ops.scores import additive_score
 from ...ops.types import at_least_float32
 from .. import arguments
 from .bahdanau import BahdanauAttention
-from .loop_scores import LoopScore
+from .scored import ignores_positions
 
 
 @keras.saving.register_keras_serializable("keras_attention")
 class CoverageAttention(BahdanauAttention):
-    """Additive attention that knows how much of each place was read already.
+    """Additive attention that knows how much of each position was read already.
 
     `c_t = sum_(t'<t) a_t'`, `e_ts = v . tanh(W q_t + U k_s + w_c c_ts + b)`,
     `a_t = softmax(e_t)`, `context_t = sum_s a_ts v_s`
 
     The coverage `c`, `(B, S)`, is the state: zeros at first; each query adds its weights before
-    dropout, a masked one nothing.
+    dropout. Masked queries do not add to the coverage.
 
-    Reading a place again costs `sum_s min(a_ts, c_ts)`. With `loss_weight`, a call of the layer and
-    an `AttentionDecoder` around it, but no `step` alone, add this to the losses (`add_loss`), as
-    `keras_attention.losses.coverage_loss` of the real queries.
+    Reading a position again costs `sum_s min(a_ts, c_ts)`. With `loss_weight`, a call of the layer
+    adds this to the losses (`add_loss`), as `keras_attention.losses.coverage_loss` of the real
+    queries, and so does an `AttentionDecoder` around it. A `step` alone adds nothing.
 
     Weights: those of `BahdanauAttention`, and `coverage_vector` `w_c (U,)`. With `loss_weight` and
     `loss_start` also the integer `loss_step`, which counts training calls.
 
     Args:
-        units, use_bias, kernel_initializer, score_initializer, bias_initializer: As in
-            `BahdanauAttention`.
+        units: Size `U` of the hidden layer.
+        use_bias: Whether `b` is added.
+        kernel_initializer: Initializer of `W` and `U`.
+        score_initializer: Initializer of `v`.
+        bias_initializer: Initializer of `b`.
         loss_weight: Factor of the coverage loss; 0 adds none.
         loss_start: Number of calls with `training=True` before the loss counts. The paper adds it
             only when the model has trained without.
         coverage_initializer: Initializer of `w_c`. At zero it begins as additive attention.
-        dropout, seed, **kwargs: As in `AttentionMechanism`, and so are the call and its results.
+        dropout: As in `ScoredAttention`, and so are the call and its results.
+        seed: Seed of the dropout.
+        **kwargs: As in `ScoredAttention`.
 
     Reference:
         See, Liu and Manning 2017, "Get to the point: summarization with pointer-generator
@@ -96,22 +97,14 @@ class CoverageAttention(BahdanauAttention):
         # A half has no digits left for what a hundred steps add up to.
         return {"coverage": at_least_float32(ops.zeros_like(memory["value"][:, :, 0]))}
 
-    def attend(self, query, memory, state, query_mask=None, return_attention_scores=True):
-        def answer(x, real, coverage, given):
-            key, *vectors = given
-            scores = coverage_score(x, key, ops.cast(coverage, x.dtype), *vectors)
-            weights = masked_softmax(scores, combine_masks(memory.get("mask"), real))
-            return weights, coverage + ops.cast(weights, coverage.dtype)
+    @ignores_positions
+    def score(self, query, key, positions, state):
+        coverage = ops.cast(state["coverage"], query.dtype)
+        vectors = self.cast(self.score_vector), self.cast(self.coverage_vector)
+        return additive_score(query, key, vectors[0], coverage, vectors[1])
 
-        queries = self.queries(query)
-        given = memory["key"], self.cast(self.score_vector), self.cast(self.coverage_vector)
-        weights, coverage = run_queries(answer, queries, query_mask, state["coverage"], given)
-        return self.read(weights, memory), weights, {"coverage": coverage}
-
-    def loop_score(self):
-        names = ("score_vector", "coverage_vector")
-        vectors = {name: self.cast(getattr(self, name)) for name in names}
-        return CoverageScore(self.cast(self.query_kernel), **vectors)
+    def update(self, state, scores, weights):
+        return {"coverage": state["coverage"] + ops.cast(weights, state["coverage"].dtype)}
 
     @property
     def has_sequence_loss(self):
@@ -127,33 +120,3 @@ class CoverageAttention(BahdanauAttention):
             if training:
                 self.loss_step.assign_add(1)
         self.add_loss(loss)
-
-
-class CoverageScore(LoopScore):
-    """`e_s = v . tanh(q + k_s + w_c c_s)`; the weights are added to the coverage `c`."""
-
-    summed = ("key", "score_vector", "coverage_vector")
-
-    def score(self, query, key, state, weights):
-        coverage = ops.cast(state["coverage"], query.dtype)
-        hidden = coverage_hidden(query, key, coverage, weights["coverage_vector"])
-        return ops.squeeze(product(hidden, ops.expand_dims(weights["score_vector"], 1)), 2)
-
-    def query_gradient(self, upstream, query, key, state, weights):
-        coverage = ops.cast(state["coverage"], query.dtype)
-        by_query, by_key, by_coverage, *by_vectors = coverage_gradients(
-            query, key, coverage, weights["score_vector"], weights["coverage_vector"], upstream
-        )
-        sums = dict(zip(self.summed, (by_key, *by_vectors), strict=True))
-        return by_query, {"coverage": by_coverage}, sums
-
-    def memory_gradients(self, upstream, query, key, weights, sums):
-        vector = ops.cast(weights["score_vector"], sums["key"].dtype)
-        return {**sums, "key": sums["key"] * vector}
-
-    def keep(self, state, attention):
-        coverage = state["coverage"]
-        return {"coverage": coverage + ops.cast(attention, coverage.dtype)}
-
-    def keep_gradients(self, upstream, state, attention):
-        return upstream, upstream["coverage"]

@@ -181,7 +181,7 @@ class HierarchicalAttention(AttentionMechanism):
         if mask is not None:
             memory["mask"] = mask
         if self.dropout and training:
-            memory["dropout"] = self._kept(flat)
+            memory["dropout"] = self.dropout_factors(flat)
         return memory
 
     def memory_from(self, value, mask=None, training=None):
@@ -203,13 +203,13 @@ class HierarchicalAttention(AttentionMechanism):
         words, word_state = attend(self.word_attention, "word")
         sentences, sentence_state = attend(self.sentence_attention, "sentence")
         batch_size, steps, count = ops.shape(sentences)
-        places = ops.shape(memory["value"])[1]
+        length = ops.shape(memory["value"])[1]
         mask = ops.expand_dims(memory["mask"], 1) if "mask" in memory else None
         # Without sentences no quotient tells the width.
-        width = ops.shape(memory["mask"])[2] if sentences.shape[2] == 0 else places // count
+        width = ops.shape(memory["mask"])[2] if sentences.shape[2] == 0 else length // count
         words = ops.reshape(self.cast(words), (batch_size, steps, count, width))
         weights = reweight(words, self.cast(sentences), mask)
-        context = self.read(ops.reshape(weights, (batch_size, steps, places)), memory)
+        context = self.read(ops.reshape(weights, (batch_size, steps, length)), memory)
         return context, weights, {"word": word_state, "sentence": sentence_state}
 
     def enable_lora(self, rank, lora_alpha=None, a_initializer="he_uniform", b_initializer="zeros"):
@@ -236,8 +236,8 @@ class HierarchicalAttention(AttentionMechanism):
 
     def memory_spec(self, value):
         words, sentences = value["words"].shape, value["sentences"].shape
-        places = None if None in words[1:3] else words[1] * words[2]
-        flat = keras.KerasTensor((words[0], places, words[3]), self.compute_dtype)
+        length = None if None in words[1:3] else words[1] * words[2]
+        flat = keras.KerasTensor((words[0], length, words[3]), self.compute_dtype)
         sentences = keras.KerasTensor(sentences, self.compute_dtype)
         return {"value": flat, "word": {"value": flat}, "sentence": {"value": sentences}}
 
@@ -323,8 +323,8 @@ def _log(weights):
 def reweight(word_weights, sentence_weights, mask=None):
     """Return the joined weights `(B, T, N, W)`, from `(B, T, N, W)` and `(B, T, N)`.
 
-    Where words and sentences agree on no place, zeros count as a tiny weight; a row without weight
-    anywhere gets zeros.
+    Where words and sentences agree on no position, zeros count as a tiny weight. A row without any
+    weight gets zeros.
     """
     # By logarithms in at least float32, so that two small factors do not vanish.
     words = at_least_float32(word_weights)

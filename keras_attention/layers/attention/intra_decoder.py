@@ -7,7 +7,8 @@ from ...ops.axes import product
 from ...ops.masks import attention_mask, combine_masks
 from ...ops.normalizers import masked_softmax
 from ...ops.positions import gather_windows
-from .base import BilinearAttention, row_zeros
+from .base import row_zeros
+from .scored import BilinearAttention
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -26,7 +27,9 @@ class IntraDecoderAttention(BilinearAttention):
 
     Args:
         kernel_initializer: Initializer of `W`.
-        dropout, seed, **kwargs: As in `AttentionMechanism`, and so are the call and its results.
+        dropout: As in `ScoredAttention`, and so are the call and its results.
+        seed: Seed of the dropout.
+        **kwargs: As in `ScoredAttention`.
             The `query` is the decoder's states `(B, T, D)`. The `value` `(B, S, D)` only sets the
             length `S` of the buffer, at least `T`; the `key` is not used.
 
@@ -68,28 +71,28 @@ class IntraDecoderAttention(BilinearAttention):
 
     def attend(self, query, memory, state, query_mask=None, return_attention_scores=True):
         steps = ops.shape(query)[1]
-        places = ops.arange(ops.shape(memory["value"])[1], dtype="int32")
-        states = _written(state["states"], query, places, state["position"])
+        positions = ops.arange(ops.shape(memory["value"])[1], dtype="int32")
+        states = _written(state["states"], query, positions, state["position"])
         own = ops.expand_dims(state["position"], 1) + ops.arange(steps, dtype="int32")
         real = attention_mask(query_mask, memory.get("mask"))
-        mask = combine_masks(places < ops.expand_dims(own, 2), real)
+        mask = combine_masks(positions < ops.expand_dims(own, 2), real)
         if query_mask is not None:  # a masked query is no state that a later one could read
             is_state = _written(
                 ops.ones_like(states[:, :, :1], "bool"),
                 ops.expand_dims(query_mask, 2),
-                places,
+                positions,
                 state["position"],
             )
             mask = combine_masks(mask, ops.swapaxes(is_state, 1, 2))
-        scores = self.score(self.queries(query), states, places)
+        scores = self.score(self.queries(query), states, positions)
         weights = self.cast(masked_softmax(scores, mask))
         context = self.read(weights, {**memory, "value": states})
         return context, weights, {"states": states, "position": state["position"] + steps}
 
 
-def _written(states, query, places, position):
+def _written(states, query, positions, position):
     """Return states `(B, S, D)` with `T` queries written from each row's position on."""
-    offset = places - ops.expand_dims(position, 1)
+    offset = positions - ops.expand_dims(position, 1)
     is_new = ops.logical_and(offset >= 0, offset < ops.shape(query)[1])
     if query.shape[1] != 1:
         query = ops.squeeze(gather_windows(query, ops.expand_dims(offset, 1)), 1)

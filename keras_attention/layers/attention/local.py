@@ -31,7 +31,7 @@ WINDOWED_FROM = 4
 
 @saving.register_keras_serializable("keras_attention")
 class LocalAttention(LuongAttention):
-    """Local attention: only the words within `D` places of a position `p_t` are read.
+    """Local attention: only the words within `D` positions of a position `p_t` are read.
 
     - `alignment="monotonic"` (local-m): `p_t = t`, the query's own position counted from 0 (in
       `step`, carried in the state). `a_t = softmax(e_t)` inside the window.
@@ -53,7 +53,9 @@ class LocalAttention(LuongAttention):
         score, max_length, kernel_initializer: As in `LuongAttention`.
         units: Size `U` of the hidden layers of `"concat"` and of the position, there by default
             the size of the queries.
-        dropout, seed, **kwargs: As in `AttentionMechanism`, and so are the call and its results.
+        dropout: As in `ScoredAttention`, and so are the call and its results.
+        seed: Seed of the dropout.
+        **kwargs: As in `ScoredAttention`.
 
     Raises:
         ValueError: Where an argument is out of range, is missing or would be ignored.
@@ -69,7 +71,7 @@ class LocalAttention(LuongAttention):
 
     states, memory = np.random.normal(size=(2, 5, 8)), np.random.normal(size=(2, 7, 8))
     _, scores = LocalAttention(half_width=1)(states, memory, return_attention_scores=True)
-    assert not np.any(np.asarray(scores)[:, 0, 2:])    # the first query sees places 0 and 1
+    assert not np.any(np.asarray(scores)[:, 0, 2:])    # the first query sees positions 0 and 1
     ```
     """
 

@@ -9,14 +9,13 @@ from ...ops.axes import product
 from ...ops.masks import combine_masks
 from ...ops.scores import additive_score, dot_score
 from ..arguments import check_choice, check_integer, fresh
-from .base import AttentionMechanism, ignores_positions
-from .loop_scores import AdditiveScore, DotScore
+from .scored import ScoredAttention, ignores_positions
 
 SCORES = ("dot", "general", "concat", "location")
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class LuongAttention(AttentionMechanism):
+class LuongAttention(ScoredAttention):
     """Global attention with one of Luong's four scores.
 
     | `score` | `e_ts` | weights |
@@ -36,7 +35,9 @@ class LuongAttention(AttentionMechanism):
             before the words too, does not count.
         kernel_initializer: Initializer of the weights. Default: Glorot's, but for the
             `score_kernel` of `"general"` a normal with a deviation of 0.01 (ADR 5).
-        dropout, seed, **kwargs: As in `AttentionMechanism`, and so are the call and its results.
+        dropout: As in `ScoredAttention`, and so are the call and its results.
+        seed: Seed of the dropout.
+        **kwargs: As in `ScoredAttention`.
 
     Raises:
         ValueError: Where an argument belongs to another score or is missing.
@@ -136,11 +137,6 @@ class LuongAttention(AttentionMechanism):
             memory["key"] = ops.take(columns, index, axis=0)
             memory["mask"] = combine_masks(memory.get("mask"), is_reached)
         return memory
-
-    def loop_score(self):
-        if self.score_name == "concat":
-            return AdditiveScore(self.cast(self.query_kernel), self.cast(self.score_vector))
-        return DotScore()
 
 
 def _size_of(name, size, needed, owner):

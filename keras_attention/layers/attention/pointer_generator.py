@@ -46,7 +46,7 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
 
     Returns:
         Log probabilities `(B, T, V + extra_size)`; with `return_p_gen` also `p_gen` `(B, T)`. The
-        probabilities add up to 1 if the weights of the places that can be copied do; to `p_gen`
+        probabilities add up to 1 if the weights of the positions that can be copied do; to `p_gen`
         if there is nothing to copy.
 
     Reference:
@@ -220,16 +220,16 @@ def _check_shapes(steps, scores, source_ids):
 
 
 def copy_distribution(scores: Tensor, ids: Tensor, size: int) -> Tensor:
-    """Add up weights `(B, T, S)` by the ids `(B, S)` of their places, those below `size`."""
+    """Add up weights `(B, T, S)` by the ids `(B, S)` of their positions, those below `size`."""
     batch_size, steps, length = ops.shape(scores)
     inside = ops.logical_and(ids >= 0, ids < size)
     ids = ops.expand_dims(ops.where(inside, ids, ops.zeros_like(ids)), 1)
     scores = scores * ops.cast(ops.expand_dims(inside, 1), scores.dtype)
     rows = ops.reshape(ops.arange(batch_size * steps, dtype="int32"), (batch_size, steps, 1))
-    places = ops.reshape(rows * size + ids, (batch_size * steps * length,))
+    indices = ops.reshape(rows * size + ids, (batch_size * steps * length,))
     total = ops.segment_sum(
         ops.reshape(scores, (batch_size * steps * length,)),
-        places,
+        indices,
         num_segments=batch_size * steps * size,
     )
     return ops.reshape(total, (batch_size, steps, size))

@@ -3,11 +3,9 @@
 import keras
 from keras import ops
 
-from ...ops.loops import run_queries
-from ...ops.masks import attention_mask
-from ...ops.normalizers import masked_softmax
+from ...ops.scores import dot_score
 from ...ops.types import accumulator_dtype, at_least_float32
-from .base import BilinearAttention
+from .scored import BilinearAttention, ignores_positions
 
 # The logarithm of an empty sum: finite, so that no difference is NaN.
 EMPTY = -1e30
@@ -15,7 +13,7 @@ EMPTY = -1e30
 
 @keras.saving.register_keras_serializable("keras_attention")
 class TemporalAttention(BilinearAttention):
-    """Bilinear attention that lowers the score of a place by the scores it has had before.
+    """Bilinear attention that lowers the score of a position by its earlier scores.
 
     `e_ts = q_t W k_s`, `e'_ts = exp(e_ts) / sum_(j<t) exp(e_js)` (for the first query
     `exp(e_ts)`), `a_ts = e'_ts / sum_s e'_ts`, `c_t = sum_s a_ts v_s`
@@ -26,7 +24,9 @@ class TemporalAttention(BilinearAttention):
 
     Args:
         kernel_initializer: Initializer of `W`.
-        dropout, seed, **kwargs: As in `AttentionMechanism`, and so are the call and its results.
+        dropout: As in `ScoredAttention`, and so are the call and its results.
+        seed: Seed of the dropout.
+        **kwargs: As in `ScoredAttention`.
             A masked query leaves no trace.
 
     Reference:
@@ -43,7 +43,7 @@ class TemporalAttention(BilinearAttention):
     states = np.repeat(np.random.normal(size=(2, 1, 8)), 3, axis=1)    # the same query thrice
     memory = np.random.normal(size=(2, 7, 12))
     _, scores = TemporalAttention()(states, memory, return_attention_scores=True)
-    # The second time, every score has lost what it was: all places are read alike.
+    # The second time, every score is lowered by itself: all positions have equal weights.
     np.testing.assert_allclose(scores[:, 1], np.full((2, 7), 1 / 7), rtol=1e-4)
     ```
     """
@@ -55,21 +55,18 @@ class TemporalAttention(BilinearAttention):
         rows = memory["value"][:, :, 0]
         return {"log_sum": ops.full_like(rows, EMPTY, dtype=accumulator_dtype(rows.dtype))}
 
-    def attend(self, query, memory, state, query_mask=None, return_attention_scores=True):
-        mask = attention_mask(query_mask, memory.get("mask"))
-        scores = at_least_float32(self.score(self.queries(query), memory["key"], None))
-        if mask is not None:
-            scores = ops.where(mask, scores, ops.zeros_like(scores))
+    @ignores_positions
+    def score(self, query, key, positions, state):
+        return at_least_float32(dot_score(query, key)) - past_of(state)
 
-        def add(x, real, before, given):
-            after = log_add_exp(before, x)
-            return before, after if real is None else ops.where(real, after, before)
+    def update(self, state, scores, weights):
+        return {"log_sum": log_add_exp(state["log_sum"], scores + past_of(state))}
 
-        # `log sum_(j<t) exp(e_j)` of every query, and that after the last one.
-        before, log_sum = run_queries(add, scores, query_mask, state["log_sum"])
-        past = ops.where(is_empty(before), ops.zeros_like(before), before)
-        weights = ops.cast(masked_softmax(scores - past, mask), query.dtype)
-        return self.read(weights, memory), weights, {"log_sum": log_sum}
+
+def past_of(state):
+    """Return `log sum_(j<t) exp(e_j)`, and 0 for the first query."""
+    log_sum = state["log_sum"]
+    return ops.where(is_empty(log_sum), ops.zeros_like(log_sum), log_sum)
 
 
 def log_add_exp(first, second):

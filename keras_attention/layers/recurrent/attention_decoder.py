@@ -7,14 +7,15 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-from ...ops.loops import flatten, functional, packed, run_loop
+from ...ops.loops import flatten, functional, packed, run_loop, where_real
 from ...ops.masks import check_mask, for_batch, last_real, zero_masked
 from ...ops.positions import gather_windows
 from .. import arguments
 from ..attention.base import AttentionMechanism
 from ..lora_and_quantization import AdaptableKernels
-from .fused import fused
+from .decoder_step import decoder_step
 from .recurrence import DecoderCell
+from .whole_loop import whole_loop
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -279,21 +280,21 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
             return {name: part[:, :0] for name, part in found.items()} | {"state": state}
         one_dtype = self.compute_dtype == self.attention.compute_dtype
         activation = self.attention_activation if self.has_attentional_vector else None
-        loop = fused(self.cell, self.attention, activation) if one_dtype else None
+        parts = self.cell, self.attention, memory, state, activation
+        loop = whole_loop(*parts) if one_dtype else None
         masks = [None] * len(self._cell.cells)
         if training:
             masks = self._cell.draw_dropout(ops.shape(inputs)[0], self._cell_input_size())
         if loop is None:
             found = self._stepwise(inputs, memory, state, wanted, training, mask)
         else:
-            kernel = self.cast(self.attentional_kernel) if self.has_attentional_vector else None
-            options = (self.query, self.input_feeding, kernel, masks, wanted, training is not False)
-            found = loop(inputs, memory, state, *options, mask)
+            options = (self.query, self._kernel(), masks, wanted, training is not False)
+            found = loop(inputs, state, *options, mask)
         self._cell.forget_dropout()
         return found
 
     def _stepwise(self, inputs, memory, state, wanted, training, mask=None):
-        """Run all steps by `step`'s own rule: any cell, any mechanism."""
+        """Run all steps one by one: any cell, any mechanism."""
         weights, known = self.weights, {id(weight) for weight in self.weights}
         seeds = [v for v in self.non_trainable_variables if id(v) not in known]
         count, size, sequences = len(flatten(state)), inputs.shape[2], sorted(wanted - {"state"})
@@ -303,14 +304,14 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
             inputs = ops.concatenate([inputs, column], axis=2)
 
         def step(x, carried, given):
-            before, values = carried[:count], [*given["weights"], *carried[count:]]
+            before = list(carried[:count])
+            values = [*given["weights"], *carried[count:]]
             options = given["memory"], packed(state, before), "scores" in wanted, training
             (output, scores, after), values = advance(values, x[:, :size], *options)
             results = {"outputs": output, "contexts": after["context"], "scores": scores}
             after = flatten(after)
             if mask is not None:
-                pairs = zip(after, before, strict=True)
-                after = [_where_real(x[:, size] > 0.5, new, old) for new, old in pairs]
+                after = where_real(x[:, size] > 0.5, after, before)
             return [results[name] for name in sequences], [*after, *values[len(weights) :]]
 
         given = {"weights": [weight.value for weight in weights], "memory": memory}
@@ -322,30 +323,24 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         return found | {"state": packed(state, carried[:count])}
 
     def _advance(self, inputs, memory, state, want_scores=True, training=False):
-        """Take one step. Only this method says what a step of either order is."""
-        states = state["cell"]
-        if self.query == "previous":
-            query = state["output"] if self._keeps_output else states[self._output_state]
-            context, scores, attention = self._attend(query, memory, state, want_scores)
-            hidden, states = self._cell(_join(inputs, context), states, training)
-        else:
-            fed = _join(inputs, state.get("attentional"))
-            hidden, states = self._cell(fed, states, training)
-            context, scores, attention = self._attend(hidden, memory, state, want_scores)
-        output = hidden
-        if self.has_attentional_vector:
-            kernel = self.cast(self.attentional_kernel)
-            output = self.attention_activation(ops.matmul(_join(context, hidden), kernel))
-        state = {**state, "cell": states, "context": context, "attention": attention}
-        if self._keeps_output:
-            state["output"] = hidden
-        if self.input_feeding:
-            state["attentional"] = output
-        return output, scores, state
+        """Take one step with the cell and the mechanism themselves."""
 
-    def _attend(self, query, memory, state, want_scores):
-        context, scores, after = self.attention.step(query, memory, state["attention"], want_scores)
-        return self.cast(context), None if scores is None else self.cast(scores), after
+        def run_cell(inputs, fed, states):
+            if fed is not None:
+                inputs = ops.concatenate([inputs, fed], axis=-1)
+            return self._cell(inputs, states, training)
+
+        def attend(query, state):
+            context, scores, after = self.attention.step(query, memory, state, want_scores)
+            return self.cast(context), None if scores is None else self.cast(scores), after
+
+        index = None if self._keeps_output else self._output_state
+        vector = self._kernel(), self.attention_activation
+        return decoder_step(self.query, inputs, state, run_cell, attend, index, *vector)
+
+    def _kernel(self):
+        """Return the kernel of the attentional vector, or `None`."""
+        return self.cast(self.attentional_kernel) if self.has_attentional_vector else None
 
     def _inputs(self, inputs, value, value_mask, initial_state, inputs_mask, mask):
         """Return the value and the masks of value and inputs, from any way to give them."""
@@ -409,16 +404,6 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
             for name in ("cell", "attention")
         }
         return cls(**{**config, **parts})
-
-
-def _join(first, second):
-    return first if second is None else ops.concatenate([first, second], axis=-1)
-
-
-def _where_real(real, after, before):
-    """Return a state `(B, ...)` after a step, and that before it where the step is masked."""
-    real = ops.expand_dims(real, tuple(range(1, len(before.shape))))
-    return ops.where(real, after, before)
 
 
 def _standing_still(found, mask):

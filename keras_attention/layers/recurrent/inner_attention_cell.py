@@ -6,10 +6,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from ...ops.loops import run_given, run_places
+from ...ops.loops import run_given, run_steps, with_loop_gradient
 from ...ops.types import at_least_float32
 from .. import arguments
-from .recurrence import GRU, input_bias, recurrent_weights, shift, total, with_gradient
+from .recurrence import GRU, input_bias, recurrent_weights, shift, total
 
 GATES = ("update", "reset", "candidate")
 OF_KERAS = ("use_bias", "dropout", "recurrent_dropout", "seed") + tuple(
@@ -146,33 +146,37 @@ class InnerAttentionGRUCell(arguments.Configured, keras.layers.GRUCell):
         dropped = inputs
         if is_dropped:  # drawn in at least float32: a half rounds the rate
             dropped = inputs * self.cast(self.get_dropout_mask(at_least_float32(inputs)))
-        shifted = self.input_shift(query)
-        products = ops.matmul(dropped, self.cast(self.kernel))
-        weight = None
-        if self.attention != "gate":
-            asked = ops.sum(self.asked(query) * inputs, axis=1, keepdims=True)
-            if self.attention == "context":
-                reader = ops.matmul(hidden, self.cast(self.recurrent_attention_kernel))
-                asked = asked + ops.sum(reader * inputs, axis=1, keepdims=True)
-            weight = ops.sigmoid(asked)
-            products = products * weight
-        products = products if shifted is None else products + shifted
-        mask = self.recurrent_mask(hidden, training)
-        read = hidden if mask is None else hidden * mask
-        equations, weights = self.equations(), recurrent_weights(self, self.compute_dtype)
-        gates, _ = equations.gates(ops.split(products, 3, axis=1), read, weights)
-        after = equations.after(gates, hidden)
+        products = ops.split(ops.matmul(dropped, self.cast(self.kernel)), 3, axis=1)
+        shift = self.input_shift(query)
+        logit, projection = None, None
+        if self.attention == "gate":
+            products = add_shift(products, shift)
+        else:
+            logit = ops.sum(self.query_logits(query) * inputs, axis=1, keepdims=True)
+        if self.attention == "context":
+            kernel = ops.transpose(self.cast(self.recurrent_attention_kernel))
+            projection = ops.matmul(inputs, kernel)
+        after, weight, *_ = inner_step(
+            self.equations(),
+            products,
+            hidden,
+            recurrent_weights(self, self.compute_dtype),
+            dropout=self.recurrent_mask(hidden, training),
+            logit=logit,
+            projection=projection,
+            shift=shift,
+        )
         results = (after, [after] if isinstance(states, (list, tuple)) else after)
         return (*results, ops.squeeze(weight, 1)) if return_attention_scores else results
 
-    # What the layer's loop needs of the weights.
+    # The layer's loop reads the weights by these.
 
     def equations(self) -> GRU:
         """Return the GRU's equations; in those of `"gate"` `z` says how much is replaced."""
         return GRU(self.units, self.reset_after, update_keeps=self.attention != "gate")
 
-    def asked(self, query):
-        """Return the part of the attention that a query alone decides, `(B, Q)` to `(B, D)`."""
+    def query_logits(self, query):
+        """Return `M r` `(B, D)` of queries `(B, Q)`: its product with an input is a logit."""
         return ops.matmul(query, self.cast(self.attention_kernel))
 
     def input_shift(self, query):
@@ -219,13 +223,65 @@ def check_scores_wanted(attention, wanted):
         )
 
 
+def inner_step(
+    equations: GRU,
+    products: list,
+    hidden: Any,
+    weights: dict,
+    dropout: Any = None,
+    logit: Any = None,
+    projection: Any = None,
+    shift: Any = None,
+    recurrent: Any = (),
+) -> tuple:
+    """Take one step of an `InnerAttentionGRU`, or with the states before them all steps at once.
+
+    `α = σ(logit + projection . h)`, and the inputs' products become `α p + shift`; then a GRU. The
+    other arguments are optional: `"gate"` has no logit, and only `"context"` has a projection.
+
+    Args:
+        equations: Those of the GRU.
+        products: The inputs' products with the three blocks of the kernel, `(..., U)`.
+        hidden: The state before the step, `(..., U)`.
+        weights: Those that `equations` read.
+        dropout: Factors `(B, U)` of the state in the recurrent products.
+        logit: The part of `α`'s logit that the state does not change, `(..., 1)`.
+        projection: `M_hᵀ x`, `(..., U)`.
+        shift: The bias `(3U,)` that is added behind `α`, or `None`.
+        recurrent: The recurrent products, where they are known.
+
+    Returns:
+        The state after the step, `α` or `None`, the gates, and the recurrent products.
+    """
+    weight = None
+    if logit is not None:
+        weight = attention_weight(logit, projection, hidden)
+        products = add_shift([product * weight for product in products], shift)
+    read = hidden if dropout is None else hidden * dropout
+    gates, recurrent = equations.gates(products, read, weights, recurrent)
+    return equations.after(gates, hidden), weight, gates, recurrent
+
+
+def attention_weight(logit: Any, projection: Any, hidden: Any) -> Any:
+    """Return `α`, `(..., 1)`, from the states before the steps."""
+    if projection is not None:
+        logit = logit + ops.sum(projection * hidden, axis=-1, keepdims=True)
+    return ops.sigmoid(logit)
+
+
+def add_shift(products: list, shift: Any) -> list:
+    """Return products with their blocks of a shift `(..., 3U)` added; `None` adds nothing."""
+    if shift is None:
+        return products
+    return [a + b for a, b in zip(products, ops.split(shift, 3, axis=-1), strict=True)]
+
+
 @dataclass
 class InnerLoop:
-    """The states of all steps, with a gradient of their own, by the equations of `GRU`.
+    """The states of all steps, with a gradient of their own.
 
-    The loop computes only what needs the state before. With a `reader`, that state weighs the
-    step's input: each product `p_t` becomes `a_t p_t + b`, `a_t = sigmoid(reader_t . h + asked_t)`.
-    In `training` the products with the recurrent kernel are kept for the gradient.
+    The loop computes only what needs the state before. In `training` the recurrent products are
+    saved for the gradient.
     """
 
     equations: GRU
@@ -237,89 +293,79 @@ class InnerLoop:
 
         The tensors are `update`, `reset` and `candidate`, the products of the inputs, `(T, B, U)`;
         `first` `(B, U)`; `recurrent` `(U, 3U)`; and where they are not `None` `recurrent_bias`
-        `(3U,)`; `mask` `(T, B, 1)` as numbers; `dropout` `(B, U)` of the state in the products;
-        `reader` `(T, B, U)`, `asked` `(T, B, 1)`, `bias` `(3U,)`.
+        `(3U,)`; `mask` `(T, B, 1)` as numbers; and as in `inner_step` `dropout`, `logit`,
+        `projection` and `shift`.
         """
         given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
-        return with_gradient(self._forward, self._backward, given, self._plain)
+        return with_loop_gradient(self._forward, self._backward, given, self._plain)
 
     def _plain(self, given):
         return replace(self, training=False)._forward(given, again=True)[0]
 
-    def _forward(self, given, again=False):
-        def step(place, hidden, given):
-            inputs = [given[name][place] for name in GATES]
-            if "reader" in given:
-                energy = ops.sum(given["reader"][place] * hidden, axis=1, keepdims=True)
-                inputs = _weigh(inputs, ops.sigmoid(energy + given["asked"][place]), given)
-            read = hidden * given["dropout"] if "dropout" in given else hidden
-            gates, products = self.equations.gates(inputs, read, given)
-            after = self.equations.after(gates, hidden)
-            if "mask" in given:
-                after = ops.where(given["mask"][place] > 0.5, after, hidden)
-            return [after, *products] if self.training else [after], after
+    def _step(self, given, hidden, at, recurrent=()):
+        """Take the step of which `at` gives the inputs, or all of them."""
+        shared = {name: given[name] for name in ("dropout", "shift") if name in given}
+        own = {name: at(given[name]) for name in ("logit", "projection") if name in given}
+        products = [at(given[name]) for name in GATES]
+        return inner_step(
+            self.equations, products, hidden, given, recurrent=recurrent, **shared, **own
+        )
 
-        count, sequences = ops.shape(given["update"])[0], (*GATES, "reader", "asked", "mask")
-        (states, *products), _ = run_given(
+    def _forward(self, given, again=False):
+        def step(index, hidden, given):
+            after, _, _, recurrent = self._step(given, hidden, lambda part: part[index])
+            if "mask" in given:
+                after = ops.where(given["mask"][index] > 0.5, after, hidden)
+            return [after, *recurrent] if self.training else [after], after
+
+        count, sequences = ops.shape(given["update"])[0], (*GATES, "projection", "logit", "mask")
+        (states, *recurrent), _ = run_given(
             step, count, given["first"], given, sequences, again, self.unroll
         )
-        return states, products
+        return states, recurrent
 
-    def _backward(self, given, states, products, upstream):
+    def _backward(self, given, states, recurrent, d_states):
         """Return the gradient of every tensor that has one."""
         before = shift(given["first"], states)
+        _, weight, gates, _ = self._step(given, before, lambda part: part, recurrent)
         read = before * given["dropout"] if "dropout" in given else before
-        slopes, gates = self._slopes(given, before, read, products)
+        local = self._local_derivatives(given, before, read, gates, weight)
         kernel = ops.transpose(given["recurrent"])
 
-        def step(place, carried):
-            at = {name: part[place] for name, part in slopes.items()}
-            gradient = carried + upstream[place]
-            kept, (reached,) = self.equations.pull([gradient], at, kernel, given.get("dropout"))
-            if "reader" in given:
-                energy = gradient * at["energy"]
+        def step(index, d_after):
+            at = {name: part[index] for name, part in local.items()}
+            d_state = d_after + d_states[index]
+            saved, (d_before,) = self.equations.vjp([d_state], at, kernel, given.get("dropout"))
+            if "projection" in given:
+                d_logit = d_state * at["logit"]
                 if not self.equations.reset_after:
-                    energy = energy + kept[1] * at["energy_by_reset"]
-                energy = ops.sum(energy, axis=1, keepdims=True)
-                reached = reached + given["reader"][place] * energy
-            return kept, reached
+                    d_logit = d_logit + saved[1] * at["logit_through_reset"]
+                d_logit = ops.sum(d_logit, axis=1, keepdims=True)
+                d_before = d_before + given["projection"][index] * d_logit
+            return saved, d_before
 
         count, zeros = ops.shape(given["update"])[0], ops.zeros_like(given["first"])
-        kept, first = run_places(step, count, zeros, reverse=True, unroll=self.unroll)
-        gradients = self.equations.weight_gradients(kept, slopes, gates, read, given)
-        parts = self.equations.product_gradients(kept, slopes)
-        if "reader" in given:
-            if "bias" in given:
-                gradients["bias"] = total(parts)
+        saved, first = run_steps(step, count, zeros, reverse=True, unroll=self.unroll)
+        gradients = self.equations.weight_gradients(saved, local, gates, read, given)
+        parts = self.equations.product_gradients(saved, local)
+        if "projection" in given:
+            if "shift" in given:
+                gradients["shift"] = total(parts)
             pairs = zip(parts, (given[name] for name in GATES), strict=True)
-            energy = sum(ops.sum(left * right, axis=2, keepdims=True) for left, right in pairs)
-            energy = energy * slopes["steep"]
-            gradients |= {"asked": energy, "reader": before * energy}
-            parts = [part * slopes["weight"] for part in parts]
+            d_weight = sum(ops.sum(left * right, axis=2, keepdims=True) for left, right in pairs)
+            d_logit = d_weight * weight * (1 - weight)
+            gradients |= {"logit": d_logit, "projection": before * d_logit}
+            parts = [part * weight for part in parts]
         return gradients | dict(zip(GATES, parts, strict=True)) | {"first": first}
 
-    def _slopes(self, given, before, read, products):
-        """Return the factors of all steps' gradients, and the gates."""
-        unweighed = inputs = [given[name] for name in GATES]
-        if "reader" in given:
-            energy = ops.sum(given["reader"] * before, axis=2, keepdims=True)
-            weight = ops.sigmoid(energy + given["asked"])
-            inputs = _weigh(unweighed, weight, given)
-        gates, _ = self.equations.gates(inputs, read, given, products)
-        slopes = self.equations.slopes(gates, [before], read=read, mask=given.get("mask"))
-        if "reader" in given:
+    def _local_derivatives(self, given, before, read, gates, weight):
+        """Return the factors of all steps' gradients."""
+        local = self.equations.local_derivatives(gates, [before], read=read, mask=given.get("mask"))
+        if "projection" in given:
             steep = weight * (1 - weight)
-            of_update, of_reset, of_candidate = unweighed
-            energy = slopes["update"] * of_update + slopes["candidate"] * of_candidate
-            energy, through_reset = energy * steep, slopes["reset"] * of_reset * steep
-            slopes["energy"] = energy + through_reset if self.equations.reset_after else energy
-            slopes |= {"weight": weight, "steep": steep, "energy_by_reset": through_reset}
-        return slopes, gates
-
-
-def _weigh(inputs, weight, given):
-    """Return weighed products, with the bias; of one step or of all."""
-    inputs = [part * weight for part in inputs]
-    if "bias" not in given:
-        return inputs
-    return [a + b for a, b in zip(inputs, ops.split(given["bias"], 3), strict=True)]
+            update, reset, candidate = (given[name] for name in GATES)
+            logit = (local["update"] * update + local["candidate"] * candidate) * steep
+            through_reset = local["reset"] * reset * steep
+            local["logit"] = logit + through_reset if self.equations.reset_after else logit
+            local["logit_through_reset"] = through_reset
+        return local

@@ -12,7 +12,13 @@ from ...ops.penalties import occam_penalty
 from ...ops.types import at_least_float32
 from .. import arguments
 from ..attention.base import is_list
-from .inner_attention_cell import GATES, InnerAttentionGRUCell, InnerLoop, check_scores_wanted
+from .inner_attention_cell import (
+    GATES,
+    InnerAttentionGRUCell,
+    InnerLoop,
+    attention_weight,
+    check_scores_wanted,
+)
 from .recurrence import DecoderCell, recurrent_weights, shift
 
 CELL_ARGUMENTS = set(inspect.signature(InnerAttentionGRUCell).parameters) - {"kwargs"}
@@ -44,17 +50,21 @@ class InnerAttentionGRU(arguments.CallRules, keras.layers.RNN):
     `"context"` `z` says how much of the old state is kept, as in `keras.layers.GRU`.
 
     Args:
-        units, attention: Size `U` of the state, and `"gate"`, `"word"` or `"context"`.
+        units: Size `U` of the state.
+        attention: `"gate"`, `"word"` or `"context"`.
         use_bias: Whether there is a bias.
         reset_after: Whether the reset gate acts after the recurrent product, as cuDNN has it, or
             before. Default: after; for `"gate"`, which has the latter form only, before.
-        attention_initializer, attention_regularizer, attention_constraint: Of `query_kernel`,
-            `attention_kernel` and `recurrent_attention_kernel`. The others of these names, of
-            kernel, recurrent kernel and bias, are those of `keras.layers.GRU`.
+        kernel_initializer: As in `keras.layers.GRU`, and so are `recurrent_initializer`,
+            `bias_initializer`, and the regularizers and constraints of these three weights.
+        attention_initializer: Initializer of `query_kernel`, `attention_kernel` and
+            `recurrent_attention_kernel`.
+        attention_regularizer: Regularizer of the same weights.
+        attention_constraint: Constraint of the same weights.
         occam: Whether [Occam's penalty][keras_attention.losses.occam_penalty] on the weights `α` is
             added as a loss (by `add_loss`); not for `"gate"`, which has none.
-        occam_minimum: Its least price `λ` of a word.
-        occam_initializer: Initializer of `occam_vector`. Zeros never learn: at the least price
+        occam_minimum: Its minimum price `λ` of a word.
+        occam_initializer: Initializer of `occam_vector`. Zeros never learn: at the minimum price
             there is no gradient.
         dropout, recurrent_dropout: As in `keras.layers.GRU`, the same features at every step. The
             attention sees all of them.
@@ -62,7 +72,8 @@ class InnerAttentionGRU(arguments.CallRules, keras.layers.RNN):
             `keras.layers.RNN`. Outputs of `go_backwards` come in the order in which they were made.
         use_cudnn: Whether Keras' GRU runs the loop of `"word"`, which cuDNN can serve: `"auto"`
             on TensorFlow where there is a GPU, or `True`, or `False`, as XLA on a GPU needs it.
-        seed, **kwargs: Seed of the dropout, and the arguments of every Keras layer.
+        seed: Seed of the dropout.
+        **kwargs: The arguments of every Keras layer.
 
     Call arguments:
         inputs: `(B, T, D)`; or a pair of inputs and query, for wrappers that pass one argument:
@@ -203,7 +214,7 @@ class InnerAttentionGRU(arguments.CallRules, keras.layers.RNN):
         cell.reset_recurrent_dropout_mask()
         scores = None
         if cell.attention == "word":
-            weights = ops.sigmoid(_asked(cell, inputs, query))
+            weights = attention_weight(_query_logits(cell, inputs, query), None, first)
             dropped, scores = dropped * weights, ops.squeeze(weights, 2)
             if self._runs_on_stock_gru and dropout is None:
                 return stock_gru(cell, dropped, first, mask, self.use_cudnn), scores
@@ -214,19 +225,17 @@ class InnerAttentionGRU(arguments.CallRules, keras.layers.RNN):
             "mask": None if mask is None else swap_time(ops.cast(mask, inputs.dtype)[..., None]),
         }
         loop = InnerLoop(cell.equations(), training, self.unroll)
-        shifted, weighted = cell.input_shift(query), cell.attention == "context"
-        tensors |= _products(cell, swap_time(dropped), None if weighted else shifted)
-        if not weighted:
+        bias, is_context = cell.input_shift(query), cell.attention == "context"
+        tensors |= _products(cell, swap_time(dropped), None if is_context else bias)
+        if not is_context:
             return swap_time(loop(**tensors)), scores
         # w . x_t with w = M_h h + M_q r is (M_h' x_t) . h + (M_q r) . x_t: of these only a dot
         # product with the state is left to the loop.
-        reader = ops.matmul(
-            swap_time(inputs), ops.transpose(cell.cast(cell.recurrent_attention_kernel))
-        )
-        asked = swap_time(_asked(cell, inputs, query))
-        states = loop(reader=reader, asked=asked, bias=shifted, **tensors)
-        before = shift(first, states)
-        weights = ops.sigmoid(ops.sum(reader * before, axis=2, keepdims=True) + asked)
+        kernel = ops.transpose(cell.cast(cell.recurrent_attention_kernel))
+        projection = ops.matmul(swap_time(inputs), kernel)
+        logit = swap_time(_query_logits(cell, inputs, query))
+        states = loop(projection=projection, logit=logit, shift=bias, **tensors)
+        weights = attention_weight(logit, projection, shift(first, states))
         return swap_time(states), ops.squeeze(swap_time(weights), 2)
 
     @property
@@ -342,17 +351,17 @@ def _mean(inputs, mask):
 def _products(cell, inputs, shift):
     """Return the products of the inputs `(T, B, D)` with each of the kernel's blocks."""
     products = {}
-    for place, name in enumerate(GATES):
-        block = slice(place * cell.units, (place + 1) * cell.units)
+    for index, name in enumerate(GATES):
+        block = slice(index * cell.units, (index + 1) * cell.units)
         products[name] = ops.matmul(inputs, cell.cast(cell.kernel)[:, block])
         if shift is not None:
             products[name] = products[name] + shift[..., block]
     return products
 
 
-def _asked(cell, inputs, query):
+def _query_logits(cell, inputs, query):
     """Return `(M_q r) . x_t` of all steps, `(B, T, 1)`."""
-    return ops.matmul(inputs, ops.expand_dims(cell.asked(query), 2))
+    return ops.matmul(inputs, ops.expand_dims(cell.query_logits(query), 2))
 
 
 def stock_gru(cell, inputs, first, mask, use_cudnn):

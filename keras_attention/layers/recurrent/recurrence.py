@@ -1,8 +1,8 @@
 """Keras' recurrent cells as the loops see them: what the recurrent layers share.
 
-`GRU` and `LSTM` hold the cells' equations, forward and backward. Backward, only `pull` runs in a
-loop, and takes the gradient one step back. Before, `slopes` gives the factors of all steps; after,
-`product_gradients` and `weight_gradients` give the rest, of all steps at once.
+`GRU` and `LSTM` hold the cells' equations, forward and backward. Backward, only `vjp` runs in a
+loop, and takes the gradient one step back. Before the loop, `local_derivatives` gives the factors
+of all steps; after it, `product_gradients` and `weight_gradients` give the rest, all steps at once.
 """
 
 import inspect
@@ -11,39 +11,6 @@ from typing import Any
 
 import keras
 from keras import ops, tree
-
-from ...ops import vjp
-from ...ops.loops import flatten, packed
-
-
-def with_gradient(forward, backward, given, plain):
-    """Return `forward(given)[0]`, a tensor, with the gradient that `backward` gives.
-
-    `forward(given)` returns the result and the `kept` of `backward(given, result, kept, upstream)`,
-    which returns gradients nested as `given`, zeros left out. `given` must hold every tensor that
-    the two read, masks too. `plain(given)` is the result by what the backend can differentiate.
-    """
-
-    def run(*tensors):
-        inside = packed(given, list(tensors))
-        result, kept = forward(inside)
-        return result, lambda upstream: tuple(
-            _completed(inside, backward(inside, result, kept, upstream))
-        )
-
-    differentiable = vjp.with_gradient(run, lambda *tensors: plain(packed(given, list(tensors))))
-    return differentiable(*flatten(given))
-
-
-def _completed(given, gradients):
-    """List the gradients in the order of `flatten(given)`, with zeros for missing ones."""
-    if isinstance(given, dict):
-        found = gradients or {}
-        return [g for name in sorted(given) for g in _completed(given[name], found.get(name))]
-    if isinstance(given, (list, tuple)):
-        found = gradients or [None] * len(given)
-        return [g for one, other in zip(given, found, strict=True) for g in _completed(one, other)]
-    return [ops.zeros_like(given) if gradients is None else ops.cast(gradients, given.dtype)]
 
 
 def shift(first, sequence):
@@ -113,8 +80,8 @@ class GRU:
         gates, _ = self.gates(inputs, states[0], weights)
         return [self.after(gates, states[0])], gates
 
-    def slopes(self, gates, before, after=None, read=None, mask=None):
-        """Return the factors of all steps' gradients; `mask` is 0 where a step keeps."""
+    def local_derivatives(self, gates, before, after=None, read=None, mask=None):
+        """Return the factors of all steps' gradients; `mask` is 0 where a step keeps its state."""
         update, reset, candidate, inner = gates
         (before,) = before
         read = before if read is None else read
@@ -123,42 +90,42 @@ class GRU:
         slope = toward * update * (1 - update)
         if mask is not None:
             new, slope = new * mask, slope * mask
-        slopes = {"kept": 1 - new, "update": slope, "candidate": new * (1 - candidate * candidate)}
+        local = {"state": 1 - new, "update": slope, "candidate": new * (1 - candidate * candidate)}
         opening = reset * (1 - reset)
         if self.reset_after:
-            slopes["reset"] = slopes["candidate"] * inner * opening
-            slopes["recurrent"] = slopes["candidate"] * reset
+            local["reset"] = local["candidate"] * inner * opening
+            local["recurrent"] = local["candidate"] * reset
         else:
-            slopes |= {"reset": read * opening, "open": reset}
-        return slopes
+            local |= {"reset": read * opening, "open": reset}
+        return local
 
-    def pull(self, gradients, slopes, kernel, dropout=None):
+    def vjp(self, gradients, local, kernel, dropout=None):
         """Take the gradients of the states a step back; return what the products need, and them."""
         gradient, width = gradients[0], 2 * self.units
-        update = gradient * slopes["update"]
+        update = gradient * local["update"]
         if self.reset_after:
-            parts = [update, gradient * slopes["reset"], gradient * slopes["recurrent"]]
-            kept, reached = [gradient], ops.matmul(ops.concatenate(parts, axis=1), kernel)
+            parts = [update, gradient * local["reset"], gradient * local["recurrent"]]
+            saved, reached = [gradient], ops.matmul(ops.concatenate(parts, axis=1), kernel)
         else:
-            inner = ops.matmul(gradient * slopes["candidate"], kernel[width:])
-            gates = ops.concatenate([update, inner * slopes["reset"]], axis=1)
-            reached = ops.matmul(gates, kernel[:width]) + inner * slopes["open"]
-            kept = [gradient, inner]
+            inner = ops.matmul(gradient * local["candidate"], kernel[width:])
+            gates = ops.concatenate([update, inner * local["reset"]], axis=1)
+            reached = ops.matmul(gates, kernel[:width]) + inner * local["open"]
+            saved = [gradient, inner]
         reached = reached if dropout is None else reached * dropout
-        return kept, [reached + gradient * slopes["kept"]]
+        return saved, [reached + gradient * local["state"]]
 
-    def product_gradients(self, kept, slopes):
+    def product_gradients(self, saved, local):
         """Return the gradients of the input's products, a list; of one step or of all."""
-        gradient, inner = kept[0], kept[-1]  # with `reset_after` one and the same
-        by_reset = inner * slopes["reset"]
-        return [gradient * slopes["update"], by_reset, gradient * slopes["candidate"]]
+        gradient, inner = saved[0], saved[-1]  # with `reset_after` one and the same
+        d_reset = inner * local["reset"]
+        return [gradient * local["update"], d_reset, gradient * local["candidate"]]
 
-    def weight_gradients(self, kept, slopes, gates, read, weights):
+    def weight_gradients(self, saved, local, gates, read, weights):
         """Return the gradients of the weights, each one product over all steps."""
-        parts = self.product_gradients(kept, slopes)
+        parts = self.product_gradients(saved, local)
         lefts = [read, read, read if self.reset_after else gates[3]]
         if self.reset_after:
-            parts[2] = kept[0] * slopes["recurrent"]
+            parts[2] = saved[0] * local["recurrent"]
         blocks = [outer(left, part) for left, part in zip(lefts, parts, strict=True)]
         gradients = {"recurrent": ops.concatenate(blocks, axis=1)}
         if "recurrent_bias" in weights:
@@ -182,7 +149,7 @@ class LSTM:
         carry = forget * carry + into * new
         return [out * ops.tanh(carry), carry], [into, forget, new, out]
 
-    def slopes(self, gates, before, after):
+    def local_derivatives(self, gates, before, after):
         into, forget, new, out = gates
         squashed = ops.tanh(after[1])
         return {
@@ -191,23 +158,23 @@ class LSTM:
             "forget": before[1] * forget * (1 - forget),
             "new": into * (1 - new * new),
             "out": squashed * out * (1 - out),
-            "kept": forget,
+            "state": forget,
         }
 
-    def pull(self, gradients, slopes, kernel):
+    def vjp(self, gradients, local, kernel):
         hidden, carry = gradients
-        carry = carry + hidden * slopes["carry"]
-        kept = [hidden, carry]
-        parts = ops.concatenate(self.product_gradients(kept, slopes), axis=1)
-        return kept, [ops.matmul(parts, kernel), carry * slopes["kept"]]
+        carry = carry + hidden * local["carry"]
+        saved = [hidden, carry]
+        parts = ops.concatenate(self.product_gradients(saved, local), axis=1)
+        return saved, [ops.matmul(parts, kernel), carry * local["state"]]
 
-    def product_gradients(self, kept, slopes):
-        hidden, carry = kept
-        parts = [carry * slopes[name] for name in ("into", "forget", "new")]
-        return [*parts, hidden * slopes["out"]]
+    def product_gradients(self, saved, local):
+        hidden, carry = saved
+        parts = [carry * local[name] for name in ("into", "forget", "new")]
+        return [*parts, hidden * local["out"]]
 
-    def weight_gradients(self, kept, slopes, gates, read, weights):
-        parts = ops.concatenate(self.product_gradients(kept, slopes), axis=-1)
+    def weight_gradients(self, saved, local, gates, read, weights):
+        parts = ops.concatenate(self.product_gradients(saved, local), axis=-1)
         return {"recurrent": outer(read, parts)}
 
 
@@ -300,7 +267,7 @@ class DecoderCell:
                 f"cell={self.cell}, with an output of size {output.shape[-1]} where "
                 f"{self.output_size} was expected"
             )
-        same = [place for place, state in enumerate(states) if state is output]
+        same = [index for index, state in enumerate(states) if state is output]
         return same[-1] if same else None
 
     def initial_states(self, batch_size, given=None) -> list:

@@ -6,12 +6,12 @@ import keras
 from keras import ops
 
 from ...ops.axes import reshaped
-from ...ops.loops import run_given, run_places, swap_time
+from ...ops.loops import run_given, run_steps, swap_time, with_loop_gradient
 from ...ops.masks import check_mask, zero_masked
 from ...ops.types import Tensor, accumulator_dtype
 from .. import arguments
 from ..lora_and_quantization import AdaptableKernels
-from .recurrence import shift, with_gradient
+from .recurrence import shift
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -32,7 +32,8 @@ class SSRU(AdaptableKernels, keras.layers.Layer):
 
     Args:
         units: Size `U` of the state and of the outputs.
-        kernel_initializer, bias_initializer: Of the kernel's two halves, and of the bias of `f`.
+        kernel_initializer: Initializer of the kernel's two halves.
+        bias_initializer: Initializer of the bias of `f`.
         **kwargs: The arguments of every Keras layer.
 
     Call arguments:
@@ -143,19 +144,19 @@ class SSRU(AdaptableKernels, keras.layers.Layer):
         return (*inputs_shape[:2], self.units)
 
 
-def linear_recurrence(kept, added):
-    """Return `c_t = kept_t c_(t-1) + added_t` of all steps, `(B, T, U)`, from a state of zeros."""
+def linear_recurrence(forget, added):
+    """Return `c_t = f_t c_(t-1) + added_t` of all steps, `(B, T, U)`, from a state of zeros."""
     if added.shape[1] == 0:  # a loop of no step gives no shape
         return added
 
     def run(given, again=False):
-        def step(place, cell, given):
-            cell = given["kept"][place] * cell + given["added"][place]
+        def step(index, cell, given):
+            cell = given["forget"][index] * cell + given["added"][index]
             return cell, cell
 
-        steps, *shape = ops.shape(given["kept"])
-        zeros = ops.zeros(shape, given["kept"].dtype)
-        return run_given(step, steps, zeros, given, ("kept", "added"), again)[0]
+        steps, *shape = ops.shape(given["forget"])
+        zeros = ops.zeros(shape, given["forget"].dtype)
+        return run_given(step, steps, zeros, given, ("forget", "added"), again)[0]
 
     def forward(given):
         return run(given), None
@@ -164,14 +165,14 @@ def linear_recurrence(kept, added):
         return run(given, again=True)
 
     def backward(given, cells, _, upstream):
-        def step(place, gradient):
-            gradient = gradient + upstream[place]
-            return gradient, given["kept"][place] * gradient
+        def step(index, gradient):
+            gradient = gradient + upstream[index]
+            return gradient, given["forget"][index] * gradient
 
         steps, *shape = ops.shape(cells)
         zeros = ops.zeros(shape, cells.dtype)
-        found, _ = run_places(step, steps, zeros, reverse=True)
-        return {"kept": found * shift(zeros, cells), "added": found}
+        found, _ = run_steps(step, steps, zeros, reverse=True)
+        return {"forget": found * shift(zeros, cells), "added": found}
 
-    given = {"kept": swap_time(kept), "added": swap_time(added)}
-    return swap_time(with_gradient(forward, backward, given, plain))
+    given = {"forget": swap_time(forget), "added": swap_time(added)}
+    return swap_time(with_loop_gradient(forward, backward, given, plain))

@@ -8,6 +8,7 @@ from keras_attention.layers import (
     BahdanauAttention,
     LocalAttention,
     LuongAttention,
+    ScoredAttention,
 )
 from tests.contracts import oracles
 from tests.contracts.entry import Entry
@@ -17,7 +18,7 @@ UNITS, QUERY = 17, 11
 
 
 @keras.saving.register_keras_serializable("keras_attention_tests")
-class SquashedAttention(AttentionMechanism):
+class SquashedAttention(ScoredAttention):
     """A mechanism of a user's own, by the two methods that the base class asks for."""
 
     def build_score(self, query_size, key_size):
@@ -28,6 +29,20 @@ class SquashedAttention(AttentionMechanism):
 
     def score(self, query, key, positions):
         return ops.matmul(query, ops.transpose(key, (0, 2, 1)))
+
+
+@keras.saving.register_keras_serializable("keras_attention_tests")
+class CosineAttention(ScoredAttention):
+    """A user's mechanism whose queries are projected too, by no weight."""
+
+    def project_query(self, query):
+        return ops.normalize(query, axis=-1)
+
+    def project_key(self, key):
+        return ops.normalize(key, axis=-1)
+
+    def score(self, query, key, positions):
+        return ops.matmul(query, ops.swapaxes(key, 1, 2))
 
 
 def additive(query_size, key_size=VALUE_SIZE, units=UNITS, use_bias=False):
@@ -74,6 +89,13 @@ ENTRIES = {
             Mechanism(
                 "own", SquashedAttention, {}, oracles.squashed, {"projection": (VALUE_SIZE, QUERY)}
             )
+        ],
+        configs=[lambda: {"dropout": 0.3, "seed": 5}],
+        refused=[{"dropout": 1.0}, {"dropout": "a"}, {"dropout": float("nan")}, {"seed": "nope"}],
+    ),
+    ScoredAttention: Entry(
+        cases=[
+            Mechanism("own-cosine", CosineAttention, {}, oracles.cosine, {}, query_size=VALUE_SIZE)
         ],
         configs=[lambda: {"dropout": 0.3, "seed": 5}],
         refused=[{"dropout": 1.0}, {"dropout": "a"}, {"dropout": float("nan")}, {"seed": "nope"}],

@@ -1,0 +1,325 @@
+"""The steps of attention in a loop, with gradients that are derived from the mechanism's score.
+
+A backend that differentiates a loop adds to the gradients of the whole memory and of every weight
+at each step. Here a backward step takes only the vector-Jacobian product (VJP) of the score with
+its query and its state. After the loop, one VJP over all steps gives the gradients of keys, values
+and variables.
+"""
+
+from typing import Any
+
+import keras
+from keras import ops, tree
+
+from ...ops.loops import (
+    as_floats,
+    cast_to,
+    dtypes_of,
+    flatten,
+    functional,
+    nested_vjp,
+    packed,
+    run_given,
+    run_loop,
+    run_steps,
+    swap_time,
+    where_real,
+    with_loop_gradient,
+)
+from ...ops.masks import zero_masked
+from ...ops.normalizers import softmax_gradient
+from ...ops.types import is_float
+from ...ops.vjp import automatic_derivatives, variables_read
+
+
+class AttentionSteps:
+    """What a loop needs of a `ScoredAttention`: its steps, and their gradients.
+
+    `given` holds every tensor that a gradient can reach, all of them floating point. The methods
+    get it as an argument, since a custom gradient reaches only the arguments of its function.
+
+    Args:
+        mechanism: The `ScoredAttention`.
+        memory, state: Its memory, and its state before the first step.
+    """
+
+    def __init__(self, mechanism: Any, memory: dict, state: dict):
+        self.mechanism = mechanism
+        self.memory_dtypes = dtypes_of(memory)
+        self.state_dtypes = dtypes_of(state)
+        self._record_variables(memory, state)
+        # Read outside of any custom gradient: TensorFlow refuses variables inside.
+        values = [ops.convert_to_tensor(variable.value) for variable in self.variables]
+        self.given = {"memory": as_floats(memory), "variables": as_floats(values)}
+
+    def _record_variables(self, memory, state):
+        """Find the variables that the mechanism reads, by a step of one example."""
+        mechanism = self.mechanism
+        memory, state = tree.map_structure(lambda part: part[:1], (memory, state))
+        state = with_step_axis(state)
+        shape = (ops.shape(memory["value"])[0], 1, mechanism.query_size)
+        hidden = ops.zeros(shape, mechanism.compute_dtype)
+        query, scores = [], []
+
+        def update():
+            weights = ops.cast(scores[0], mechanism.compute_dtype)
+            mechanism.state_after(state, scores[0], weights, memory)
+
+        functions = {
+            "query": lambda: query.append(mechanism.queries(hidden)),
+            "score": lambda: scores.append(mechanism.scores(query[0], memory, state)),
+            "update": update,
+        }
+        found = {name: variables_read(function) for name, function in functions.items()}
+        self.has_side_effects = any(assigns for _, assigns in found.values())
+        self.variables = list({id(one): one for read, _ in found.values() for one in read}.values())
+        # Those that the projection of queries, the score and the update learn, by their index.
+        self.learned = {
+            name: [
+                index
+                for index, variable in enumerate(self.variables)
+                if is_float(variable) and any(variable is one for one in read)
+            ]
+            for name, (read, _) in found.items()
+        }
+
+    # Forward.
+
+    def project(self, hidden: Any, given: dict) -> Any:
+        """Return the projected queries of `(B, T, Dq)`."""
+        with self._scope(given["variables"]):
+            return self.mechanism.queries(hidden)
+
+    def attend(self, query: Any, state: dict, given: dict) -> tuple:
+        """Take a step with a projected query `(B, ...)`.
+
+        Returns:
+            The context `(B, Dv)`, the weights `(B, S)`, the state after the step, and what the
+            gradients need of it.
+        """
+        at = with_step_axis({"query": query, "state": state})
+        scores = self._scores(at, given)
+        memory = self._memory(given)
+        weights = self.mechanism.weights_of(scores, memory)
+        context = ops.squeeze(self.mechanism.read(weights, memory), 1)
+        saved = {"query": query, "state": state, "weights": ops.squeeze(weights, 1)}
+        if not state:
+            return context, saved["weights"], state, saved
+        after = self._after({**at, "scores": scores, "weights": weights}, given)
+        saved["scores"] = ops.squeeze(scores, 1)
+        return context, saved["weights"], without_step_axis(after), saved
+
+    # Backward.
+
+    def context_vjp(self, d_context: Any, given: dict) -> Any:
+        """Return the gradient of a step's weights `(B, S)` from that of its context `(B, Dv)`."""
+        memory = given["memory"]
+        d_weights = ops.squeeze(ops.matmul(memory["value"], ops.expand_dims(d_context, 2)), 2)
+        return d_weights * memory["dropout"] if "dropout" in memory else d_weights
+
+    def step_vjp(self, d_weights: Any, d_after: dict, saved: dict, given: dict) -> tuple:
+        """Return the gradients of a step's scores, query and state before it.
+
+        `d_weights` `(B, S)` and `d_after` are the gradients of the step's weights and of the state
+        after it; `saved` is what `attend` returned.
+        """
+        saved = with_step_axis(saved)
+        d_weights = ops.expand_dims(d_weights, 1)
+        d_scores, d_state = 0, {}
+        with automatic_derivatives():  # the score of a single query needs no blocks
+            if saved["state"]:
+                inputs = {name: saved[name] for name in ("state", "scores", "weights")}
+                found = nested_vjp(
+                    lambda at: self._after(at, given), inputs, with_step_axis(d_after)
+                )
+                d_state, d_scores = found["state"], found["scores"]
+                d_weights = d_weights + found["weights"]
+            d_scores = d_scores + softmax_gradient(saved["weights"], d_weights)
+            inputs = {name: saved[name] for name in ("query", "state")}
+            found = nested_vjp(lambda at: self._scores(at, given), inputs, d_scores)
+        d_state = tree.map_structure(ops.add, found["state"], d_state)
+        found = {"scores": d_scores, "query": found["query"], "state": d_state}
+        found = without_step_axis(found)
+        return found["scores"], found["query"], found["state"]
+
+    def query_vjp(self, d_query: Any, hidden: Any, given: dict) -> Any:
+        """Return the gradient of a step's `hidden` `(B, Dq)` from that of its projected query."""
+        hidden, d_query = with_step_axis([hidden, d_query])
+        with automatic_derivatives():
+            d_hidden = nested_vjp(lambda hidden: self.project(hidden, given), hidden, d_query)
+        return ops.squeeze(d_hidden, 1)
+
+    def gradients(self, saved: dict, found: dict, hidden: Any, given: dict) -> tuple:
+        """Return the gradients of `given`, and of the queries, through all steps at once.
+
+        Args:
+            saved: What `attend` returned, stacked: `(T, B, ...)`.
+            found: Gradients of the steps' `"scores"` and, where there are any, `"context"`,
+                `"query"` and `"after"`, the states after each step.
+            hidden: Queries `(T, B, Dq)` before their projection, or `None`.
+            given: All that a gradient can reach.
+        """
+        at = tree.map_structure(swap_time, saved)
+        inputs = {"key": given["memory"]["key"], "variables": self._learned("score", given)}
+        if "query" not in found:
+            inputs["query"] = at["query"]
+
+        def score(inputs):
+            memory = {**given["memory"], "key": inputs["key"]}
+            inside = {"memory": memory, "variables": self._replaced(inputs["variables"], given)}
+            return self._scores({**at, "query": inputs.get("query", at["query"])}, inside)
+
+        through_score = nested_vjp(score, inputs, swap_time(found["scores"]))
+        sums = [through_score["variables"]]
+        memory = {"key": through_score["key"]}
+        if "context" in found:
+            weights = ops.swapaxes(at["weights"], 1, 2)
+            if "dropout" in given["memory"]:
+                weights = weights * ops.expand_dims(given["memory"]["dropout"], 2)
+            memory["value"] = ops.matmul(weights, swap_time(found["context"]))
+        if "query" in found:
+
+            def query(variables):
+                return self.project(hidden, {"variables": self._replaced(variables, given)})
+
+            sums.append(nested_vjp(query, self._learned("query", given), found["query"]))
+        if "after" in found:
+
+            def after(variables):
+                inside = {**given, "variables": self._replaced(variables, given)}
+                return self._after(at, inside)
+
+            d_after = tree.map_structure(swap_time, found["after"])
+            sums.append(nested_vjp(after, self._learned("update", given), d_after))
+        variables = [None] * len(self.variables)
+        for gradients in sums:
+            for index, gradient in gradients.items():
+                before = variables[index]
+                variables[index] = gradient if before is None else before + gradient
+        return {"memory": memory, "variables": variables}, through_score.get("query")
+
+    # The mechanism's functions, as functions of floating point tensors `(B, T, ...)`.
+
+    def _scores(self, at, given):
+        state = cast_to(at["state"], self.state_dtypes)
+        with self._scope(given["variables"]):
+            return self.mechanism.scores(at["query"], self._memory(given), state)
+
+    def _after(self, at, given):
+        state = cast_to(at["state"], self.state_dtypes)
+        with self._scope(given["variables"]):
+            after = self.mechanism.state_after(
+                state, at["scores"], at["weights"], self._memory(given)
+            )
+        return as_floats(after)
+
+    def _memory(self, given):
+        return cast_to(given["memory"], self.memory_dtypes)
+
+    def _scope(self, values):
+        return keras.StatelessScope(list(zip(self.variables, values, strict=True)))
+
+    def _learned(self, name, given):
+        return {index: given["variables"][index] for index in self.learned[name]}
+
+    def _replaced(self, variables, given):
+        """Return the values of all variables, some of them replaced."""
+        values = enumerate(given["variables"])
+        return [variables.get(index, value) for index, value in values]
+
+
+def weigh_in_order(
+    mechanism: Any, query: Any, memory: dict, state: dict, query_mask: Any = None
+) -> tuple:
+    """Weigh the memory with projected queries `(B, T, ...)`, one after the other.
+
+    Returns the weights `(B, T, S)`, and the state after the last query. A masked query has zero
+    weights, and leaves the state as it is.
+    """
+    steps = AttentionSteps(mechanism, memory, state)
+    if steps.has_side_effects:
+        return _weigh_one_by_one(steps, query, memory, state, query_mask)
+    given = {"query": swap_time(query), "first": as_floats(state), "attention": steps.given}
+    if query_mask is not None:
+        given["real"] = swap_time(as_floats(query_mask))
+
+    def forward(given, again=False):
+        def step(index, state, given):
+            real = given["real"][index] if "real" in given else None
+            query = given["query"][index]
+            _, _, after, saved = steps.attend(query, state, given["attention"])
+            return saved, where_real(real, after, state)
+
+        count = ops.shape(given["query"])[0]
+        sequences = ("query", "real")
+        saved, after = run_given(step, count, given["first"], given, sequences, again)
+        return {"weights": zero_masked(saved["weights"], given.get("real")), "state": after}, saved
+
+    def backward(given, results, saved, upstream):
+        def step(index, d_state):
+            at = tree.map_structure(lambda part: part[index], saved)
+            real = given["real"][index] if "real" in given else None
+            d_weights = zero_masked(upstream["weights"][index], real)
+            d_after = tree.map_structure(lambda part: zero_masked(part, real), d_state)
+            d_scores, _, d_before = steps.step_vjp(d_weights, d_after, at, given["attention"])
+            found = {"scores": d_scores}
+            if steps.learned["update"]:
+                found["after"] = d_after
+            if real is not None:
+                d_before = where_real(real, d_before, d_state)
+            return found, d_before
+
+        count = ops.shape(given["query"])[0]
+        found, d_first = run_steps(step, count, upstream["state"], reverse=True)
+        d_given, d_query = steps.gradients(saved, found, None, given["attention"])
+        return {"query": swap_time(d_query), "first": d_first, "attention": d_given}
+
+    results = with_loop_gradient(
+        forward, backward, given, lambda given: forward(given, again=True)[0]
+    )
+    return swap_time(results["weights"]), cast_to(results["state"], dtypes_of(state))
+
+
+def _weigh_one_by_one(steps, query, memory, state, query_mask):
+    """Return what `weigh_in_order` does, with the backend's gradient of a loop.
+
+    A score that draws random numbers takes it: a step that is computed again would draw others.
+    """
+    count, size = len(flatten(state)), query.shape[2]
+    real = ops.ones_like(query[:, :, 0]) if query_mask is None else query_mask
+    column = ops.cast(ops.expand_dims(real, 2), query.dtype)
+
+    mechanism = steps.mechanism
+
+    def attend(x, before, memory):
+        at = with_step_axis({"query": x, "state": before})
+        scores = mechanism.scores(at["query"], memory, at["state"])
+        weights = mechanism.weights_of(scores, memory)
+        after = mechanism.state_after(at["state"], scores, weights, memory)
+        return ops.squeeze(weights, 1), without_step_axis(after)
+
+    attend = functional(attend, steps.variables)
+
+    def step(x, carried, memory):
+        before, values = packed(state, carried[:count]), list(carried[count:])
+        (weights, after), values = attend(values, x[:, :size], before, memory)
+        is_real = x[:, size] > 0.5
+        after = flatten(where_real(is_real, after, before))
+        return [zero_masked(weights, is_real)], [*after, *values]
+
+    sequence = ops.concatenate([query, column], axis=2)
+    values = [ops.convert_to_tensor(variable.value) for variable in steps.variables]
+    (weights,), carried = run_loop(step, sequence, [*flatten(state), *values], memory)
+    for variable, value in zip(steps.variables, carried[count:], strict=True):
+        if not is_float(variable):
+            variable.assign(value)
+    return weights, packed(state, carried[:count])
+
+
+def with_step_axis(nested):
+    """Return tensors `(B, ...)` of one step as `(B, 1, ...)`."""
+    return tree.map_structure(lambda part: ops.expand_dims(part, 1), nested)
+
+
+def without_step_axis(nested):
+    return tree.map_structure(lambda part: ops.squeeze(part, 1), nested)
