@@ -40,8 +40,6 @@ class NumPy:
         task: a `Translator` over a `Transformer` with sinusoidal positions.
     """
 
-    takes_shortlist = True
-
     def __init__(self, task: TextTask):
         self._task = task
         self._model: _Model | None = None

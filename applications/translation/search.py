@@ -117,9 +117,10 @@ def check_engine(engine, compute_type, shortlist, preprocessor) -> None:
     if shortlist is not None:
         if not isinstance(shortlist, Shortlist):
             raise ValueError(f"`shortlist` should be a Shortlist. Received: {shown(shortlist)}")
-        if engine is not None:
+        if engine not in (None, "numpy"):
             raise ValueError(
-                "A shortlist is for our own search: leave `engine` or `shortlist` out. "
+                "A shortlist is for our own search and for NumPy's: leave `engine` or `shortlist` "
+                "out. "
                 f"Received: engine={engine!r}"
             )
         shortlist.check_fits(preprocessor)

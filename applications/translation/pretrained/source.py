@@ -12,6 +12,7 @@ from ...common.errors import UserError, one_line
 from ...common.files import checksum, read_bytes
 from ..models.transformer import Transformer
 from ..preprocessor import TranslationPreprocessor
+from ..shortlist import Shortlist
 
 NOT_STATED = "Not stated in the files of the model: ask where it comes from."
 CARDS = ("README.md", "README")
@@ -54,6 +55,7 @@ class Source:
         search: the search that its files ask for.
         about: what made it, as far as its files say.
         licence: its licence, as far as its files say.
+        shortlist: the one beside it; None where there is none.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Source:
     search: SearchOptions
     about: str = ""
     licence: str = ""
+    shortlist: Shortlist | None = None
 
     def card(self) -> dict[str, str]:
         """Return the sections of a model card that say where the model comes from."""
