@@ -94,8 +94,7 @@ def _check(network: Any, options: SearchOptions) -> None:
         problem = f"no_repeat_ngram={options.no_repeat_ngram}"
     if problem:
         raise UserError(
-            "The engine numpy searches greedily, with beam_size=1. "
-            f"Received: {problem}; {WAY_OUT}"
+            f"The engine numpy searches greedily, with beam_size=1. Received: {problem}; {WAY_OUT}"
         )
 
 
@@ -257,8 +256,10 @@ class _Model:
                 parts = project(y)
                 found = np.empty_like(y)
                 for group, length in groups:
-                    q, k, v = parts[group].reshape(-1, length, 3, self.heads, size).transpose(
-                        2, 0, 3, 1, 4
+                    q, k, v = (
+                        parts[group]
+                        .reshape(-1, length, 3, self.heads, size)
+                        .transpose(2, 0, 3, 1, 4)
                     )
                     scores = q @ k.transpose(0, 1, 3, 2)
                     scores *= self.factor
@@ -343,9 +344,7 @@ class _Decoder:
             return np.maximum(kept, 0)
 
         def attend_to_own(y: np.ndarray) -> np.ndarray:
-            query, key, value = (
-                self.own(y).reshape(rows, 3, self.heads, size).transpose(1, 0, 2, 3)
-            )
+            query, key, value = self.own(y).reshape(rows, 3, self.heads, size).transpose(1, 0, 2, 3)
             room = state["own"].shape[3]
             if index >= room:
                 more = [(0, 0)] * 3 + [(0, room), (0, 0)]

@@ -282,9 +282,7 @@ class Translator(SearchTask):
         engine, compute_type, shortlist = by
         room = None if engine is not None else self._room_of(shortlist, ids, search, starts)
         by = engine, compute_type, shortlist
-        find, size, streams = self._found_by(
-            *by, lengths, search, needs, starts is not None, room
-        )
+        find, size, streams = self._found_by(*by, lengths, search, needs, starts is not None, room)
         seeds = seeds_of(search, len(lines))
 
         def translate(rows: list[int]) -> np.ndarray:

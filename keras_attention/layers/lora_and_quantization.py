@@ -10,7 +10,6 @@ from keras import ops
 from ..ops.types import accumulator_dtype, at_least_float32
 from .arguments import Configured, check_integer, check_number, fresh
 
-
 # Entries that tell apart whether a matrix may hold integers over a scale.
 SAMPLE = 512
 # Two float32 that a rounded division leads to are at most so many numbers apart.

@@ -107,9 +107,7 @@ class TranslationModel(Network):
             start = keras.initializers.get(embeddings_initializer)
             if hasattr(start, "clone"):  # one object would give both sides the same numbers
                 start = start.clone()
-            return WordEmbedding(
-                size, embedding_size, start, name=name, dtype=self.dtype_policy
-            )
+            return WordEmbedding(size, embedding_size, start, name=name, dtype=self.dtype_policy)
 
         if share_embeddings:
             self.source_embedding = embedding(source_vocabulary_size, "embedding")
