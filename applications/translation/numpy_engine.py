@@ -31,6 +31,7 @@ CHECKED_ROWS = 128
 OPEN = 0.75
 """The batch shrinks when at most this part of it is open."""
 FIRST_ROOM = 32
+FEW_ROWS = 64
 
 
 class NumPy:
@@ -168,7 +169,21 @@ class _FeedForward:
         self.activation = activation
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        return self.second(self.activation(self.first(x)))
+        first, second = self.first, self.second
+        if len(x) == 1 and self.activation is _relu:
+            # Reading weights takes the time, and most rows of the second kernel meet a zero.
+            hidden = _relu(first(x))
+            active = np.flatnonzero(hidden[0])
+            found = hidden[:, active] @ second.kernel.take(active, axis=0)
+            found += second.bias
+            return found
+        if 1 < len(x) <= FEW_ROWS:  # BLAS is a quarter faster with the kernels on the left
+            hidden = first.kernel.T @ x.T
+            hidden += first.bias[:, None]
+            found = np.ascontiguousarray((second.kernel.T @ self.activation(hidden)).T)
+            found += second.bias
+            return found
+        return second(self.activation(first(x)))
 
 
 def _residual(norm: _Norm, pre: bool, x: np.ndarray, function: Callable) -> np.ndarray:
@@ -387,7 +402,7 @@ def _search(
     """
     lengths = np.count_nonzero(source != PAD_ID, axis=1)
     rows = [each[:length] for each, length in zip(source, lengths, strict=True)]
-    limits = np.asarray(ops.convert_to_numpy(options.limits(lengths.astype("int32"))))
+    limits = np.array([options.longest(length) for length in lengths.tolist()])
     ends = [np.append(each, END_ID) for each in rows] if model.source_end else rows
     memory = model.encode(ends)
     minimum = options.min_length + 1

@@ -44,7 +44,7 @@ def exact_int8(matrix: np.ndarray) -> tuple[np.ndarray, np.float32] | None:
     # The largest entry is the largest integer over the scale; which integer, only a trial tells.
     for integer in range(1, 129):
         near = integer / largest
-        if near > np.finfo("float32").max:
+        if near > float(np.finfo("float32").max):
             return None
         multiples = sample * near
         if np.abs(multiples - np.rint(multiples)).max() > 1e-3:
