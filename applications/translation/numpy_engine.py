@@ -401,16 +401,18 @@ def _search(
     steps in one product, which is faster than a product at each.
     """
     lengths = np.count_nonzero(source != PAD_ID, axis=1)
-    rows = [each[:length] for each, length in zip(source, lengths, strict=True)]
     limits = np.array([options.longest(length) for length in lengths.tolist()])
+    rows = [each[:length] for each, length in zip(source, lengths, strict=True)]
     ends = [np.append(each, END_ID) for each in rows] if model.source_end else rows
-    memory = model.encode(ends)
     minimum = options.min_length + 1
     find = partial(_greedy, model, minimum=minimum, shown=shown)
-    if draft is None:
-        found = find(memory, limits, shortlist)
-    else:
-        found = _checked(model, find, memory, limits, draft, minimum)
+    # Products of BLAS report overflows that are none; numbers that are not finite are looked for.
+    with np.errstate(all="ignore"):
+        memory = model.encode(ends)
+        if draft is None:
+            found = find(memory, limits, shortlist)
+        else:
+            found = _checked(model, find, memory, limits, draft, minimum)
     return _as_result(found, lengths, int(limits.max()), shown is not None, source.shape[1])
 
 
@@ -489,21 +491,29 @@ def _greedy(
 
 
 def _chosen(
-    logits: np.ndarray, ids: np.ndarray | None, without_end: bool
+    logits: np.ndarray, ids: np.ndarray | None, without_end: bool | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the place of the largest logit of each row, and its log-probability."""
+    """Return the place of the likeliest word of each row, and its log-probability.
+
+    A row that nothing can follow, or whose numbers are not finite, ends.
+    """
+    end = END_ID if ids is None else int(np.searchsorted(ids, END_ID))
+    rows = np.arange(len(logits))
     largest = np.maximum.reduce(logits, axis=1)
-    if without_end:
-        end = END_ID if ids is None else int(np.searchsorted(ids, END_ID))
-        allowed = logits.copy()
-        allowed[:, end] = NEVER
-        places = allowed.argmax(axis=1)
-    else:
-        places = logits.argmax(axis=1)
-    chosen = logits[np.arange(len(logits)), places]
+    early = np.flatnonzero(np.broadcast_to(without_end, len(logits)))
+    of_end = logits[early, end]
+    logits[early, end] = NEVER
+    places = logits.argmax(axis=1)
+    chosen = logits[rows, places]
+    logits[early, end] = of_end
+    is_stuck = early[chosen[early] == NEVER]
+    places[is_stuck] = end
+    chosen[is_stuck] = logits[is_stuck, end]
     logits -= largest[:, None]
     np.exp(logits, out=logits)
-    return places, chosen - largest - np.log(np.add.reduce(logits, axis=1))
+    terms = chosen - largest - np.log(np.add.reduce(logits, axis=1))
+    places[~np.isfinite(terms)] = end
+    return places, terms
 
 
 def _checked(
@@ -531,16 +541,16 @@ def _checked(
             part = slice(first, first + CHECKED_ROWS)
             logits = model.word_logits(np.array(features[part]), model.words(None))
             early = np.array([step + 1 < minimum for _, step in places[part]])
-            best, terms = _chosen(logits, None, False)
-            for (row, step), token, term, is_early in zip(
-                places[part], best.tolist(), terms.tolist(), early.tolist(), strict=True
+            best, terms = _chosen(logits, None, early)
+            for (row, step), token, term in zip(
+                places[part], best.tolist(), terms.tolist(), strict=True
             ):
-                each = found[row]
                 if row in is_wrong:
                     continue
+                each = found[row]
                 if token == each.ids[step]:
                     each.terms[step] = term
-                elif not is_early:
+                else:
                     is_wrong.add(row)
                     missing.append(token)
         for place, row in enumerate(left):
