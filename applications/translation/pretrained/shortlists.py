@@ -1,7 +1,6 @@
 """Marian's binary shortlist, `lex*.bin`: the target words that each source word may become."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -63,6 +62,8 @@ def read_shortlist(
     Raises:
         UserError: where the file is damaged, or belongs to other vocabularies.
     """
+    from scipy import sparse  # here, as all translators wait for what this module imports
+
     file = ShortlistFile(path)
     first, words = file.read_integers("first"), file.read_integers("words")
     counts = len(source.words), len(target.words)
@@ -76,22 +77,16 @@ def read_shortlist(
     if words.size and words.max() >= counts[1]:
         raise file.damaged(f"it names a word outside of the {counts[1]:,} of the model")
     ours = _ids_here(target)
-    lists: list[Any] = []
-    for place, row in enumerate(source.rows.tolist()):
-        own = ours[words[first[row] : first[row + 1]]] if row >= 0 else np.zeros(0, "int64")
-        lists.append(np.append(own, place) if is_shared and place >= SPECIAL else own)
+    rows = np.repeat(_ids_here(source), np.diff(first))
+    words = ours[words]
+    if is_shared:
+        itself = np.arange(SPECIAL, len(target.rows))
+        rows, words = np.append(rows, itself), np.append(words, itself)
     frequencies = np.zeros(len(target.rows), "float32")
     frequencies[ours[: min(file.always, counts[1])]] = 1
-    found = np.concatenate(lists)
-    return Shortlist.from_lists(
-        file,
-        preprocessor,
-        np.cumsum([0, *map(len, lists)]),
-        found,
-        np.ones(len(found), "float32"),
-        frequencies,
-        size=None,
-    )
+    shape = len(source.rows), len(target.rows)
+    table = sparse.coo_array((np.ones(len(words), "float32"), (rows, words)), shape)
+    return Shortlist(preprocessor, table, frequencies, size=None)
 
 
 def _ids_here(vocabulary: Vocabulary) -> np.ndarray:

@@ -81,6 +81,8 @@ def kernels(translator):
             for part in ("self_attention", "cross_attention", "ssru", "feed_forward"):
                 layer = getattr(block, part, None)
                 for name in () if layer is None else layer.kernels_to_adapt():
+                    if name.endswith("_scale"):
+                        continue
                     kernel = keras.ops.convert_to_numpy(layer.cast(getattr(layer, name)))
                     found[f"{side}.{place}.{part}.{name}"] = kernel
     ids = np.arange(WORDS + 2)
