@@ -199,12 +199,8 @@ class Shortlist:
 
     @staticmethod
     def filled(words: np.ndarray, count: int) -> np.ndarray:
-        """Return a list with more words, the lowest ids that it lacks, up to a count."""
-        if len(words) >= count:
-            return words
-        # Of the first `count` ids at most `len(words)` are in the list already.
-        others = np.setdiff1d(np.arange(count, dtype="int32"), words, assume_unique=True)
-        return np.sort(np.concatenate([words, others[: count - len(words)]]))
+        """Return a list filled up to a count with padding, which is never written."""
+        return np.pad(words, (0, max(0, count - len(words))), constant_values=PAD_ID)
 
     def save(self, path: Path | str) -> None:
         """Write a new text file: lines of source word, tab, target word, tab, probability.

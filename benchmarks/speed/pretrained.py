@@ -18,6 +18,7 @@ import contextlib
 import gzip
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sentences", type=int, default=1000, help="how many (default: 1000)")
     parser.add_argument("--one-by-one", type=int, default=200, help="of those (default: 200)")
     parser.add_argument("--turns", type=int, default=3, help="of each peer (default: 3)")
-    parser.add_argument("--only", default="", help="peers whose name holds one of a;b")
+    parser.add_argument("--only", default="", help="peers whose name has a match of this pattern")
     parser.add_argument("--no-random", action="store_true", help="leave CTranslate2 out")
     parser.add_argument("--no-memory", action="store_true", help="measure no memory")
     parser.add_argument("--output", type=Path, help="new file (JSON)")
@@ -124,8 +125,7 @@ def peers_of(lines: Sequence[str], options: Any) -> dict[str, tuple[Callable, Se
     peers: dict[str, tuple[Callable, Sequence[str]]] = {}
 
     def add(name: str, function: Callable, given: Sequence[str]) -> None:
-        wanted = any(each in name for each in options.only.split(";"))
-        if wanted and options.peak_of in (None, name):
+        if re.search(options.only, name) and options.peak_of in (None, name):
             peers[name] = function, given
 
     add(f"batches: {RUST}, {THREADS} threads", lambda texts: in_threads(rust, texts), lines)
