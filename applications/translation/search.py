@@ -33,10 +33,10 @@ def search(
     `seed` is what `sentence_seeds` takes, in place of the options' own, where tokens are drawn: the
     samples of a sentence depend on it and on the sentence's ids alone. `attention` says whether the
     attention history is wanted. Translations begin with the ids `prefix` `(B, P)`, padded behind
-    with 0. `shortlist` holds the ids `(n,)` of the words that may be written,
-    of a known number, the special tokens first, perhaps padded behind with 0. With `room` for so many steps no tensor grows or
-    shrinks, and scores are NaN where they are not enough. Padding and the start token are never
-    among the tokens found, and have no part in the probabilities.
+    with 0. `shortlist` holds the ids `(n,)` of the words that may be written, of a known number,
+    the special tokens first, perhaps padded behind with 0. With `room` for so many steps no tensor
+    grows or shrinks, and scores are NaN where they are not enough. Padding and the start token are
+    never among the tokens found, and have no part in the probabilities.
     """
     if options.coverage_penalty and not model.has_attention:
         raise ValueError(
