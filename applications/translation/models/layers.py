@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers.lora_and_quantization import exact_int8
+from keras_attention.layers import exact_int8
 
 from ...common.network import recurrent_start
 
