@@ -228,10 +228,11 @@ class MaxoutReadout(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_attention.translation")
-class WordEmbedding(keras.layers.Embedding):
+class Embedding(keras.layers.Embedding):
     """`keras.layers.Embedding` whose `quantize("int8")` keeps a table that has eight bits already.
 
-    A table of integers over one scale, as a file of eight bits holds it, is stored as it is.
+    A table of integers over one scale, as a file of eight bits holds it, is stored as it is. Files of
+    weights name layers by their class, so this one has the name of Keras'.
     """
 
     def quantize(
