@@ -280,6 +280,7 @@ class Translator(SearchTask):
         needs = has_attention and (return_alignments or replaces)
         lengths = [len(ids[row]) for row in filled]
         engine, compute_type, shortlist = by
+        check_engine(engine, compute_type, shortlist, self.preprocessor)
         room = None if engine is not None else self._room_of(shortlist, ids, search, starts)
         by = engine, compute_type, shortlist
         find, size, streams = self._found_by(*by, lengths, search, needs, starts is not None, room)
@@ -741,7 +742,6 @@ class Translator(SearchTask):
         self, engine, compute_type, shortlist, lengths, options, attention, has_prefix, room
     ):
         """Return the same as `_planned`, with the search of an engine where one is named."""
-        check_engine(engine, compute_type, shortlist, self.preprocessor)
         if engine is None:
             return self._planned(lengths, options, attention, has_prefix, room)
         check_choice("`engine`", engine, ENGINES)

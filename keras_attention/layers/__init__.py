@@ -12,7 +12,6 @@ from .attention.multi_head import MultiHeadAttention
 from .attention.pointer_generator import PointerGenerator
 from .attention.pooling import AttentionPooling
 from .attention.temporal import TemporalAttention
-from .lora_and_quantization import exact_int8 as exact_int8  # no layer, for layers of applications
 from .recurrent.attention_decoder import AttentionDecoder
 from .recurrent.inner_attention_cell import InnerAttentionGRUCell
 from .recurrent.inner_attention_gru import InnerAttentionGRU

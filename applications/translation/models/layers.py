@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.layers import exact_int8
+from keras_attention.layers import lora_and_quantization
 
 from ...common.network import recurrent_start
 
@@ -231,8 +231,8 @@ class MaxoutReadout(keras.layers.Layer):
 class Embedding(keras.layers.Embedding):
     """`keras.layers.Embedding` whose `quantize("int8")` keeps a table that has eight bits already.
 
-    A table of integers over one scale, as a file of eight bits holds it, is stored as it is. Files of
-    weights name layers by their class, so this one has the name of Keras'.
+    A table of integers over one scale, as a file of eight bits holds it, is stored as it is. Files
+    of weights name layers by their class, so this one has the name of Keras'.
     """
 
     def quantize(
@@ -240,7 +240,7 @@ class Embedding(keras.layers.Embedding):
     ) -> None:
         exact = None
         if mode == "int8" and getattr(config, "weight_quantizer", None) is None:
-            exact = exact_int8(ops.convert_to_numpy(self.embeddings))
+            exact = lora_and_quantization.exact_int8(ops.convert_to_numpy(self.embeddings))
         settings = {} if config is None else {"config": config}
         super().quantize(mode, type_check=False, **settings)
         if exact is not None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_attention.applications.translation import Shortlist, Translator
-from keras_attention.layers import exact_int8
+from keras_attention.layers.lora_and_quantization import exact_int8
 from keras_attention.text import END_ID, UNK_ID
 from tests.applications.commands import call_command
 from tests.applications.pretrained.marian_files import (
