@@ -294,7 +294,7 @@ def drawn_attention(group: str, example: str, layer: str) -> list[Option]:
 ENGINE = [
     Option(
         "--engine",
-        "search by this engine in place of our own: numpy, the fastest for a sentence at a time "
+        "search by this engine in place of our own: numpy, fast for a sentence at a time "
         "with --beam-size 1 (architecture transformer), litert, or ctranslate2, where it is "
         "installed (architecture transformer); the run folder keeps what the last two convert",
         choices=("ctranslate2", "litert", "numpy"),

@@ -210,9 +210,9 @@ class Translator(SearchTask):
             return_alignments: whether translations hold their attention weights.
             on_too_long: what to do with a sentence of more than 10,000 tokens: `"error"`,
                 `"truncate"` (its beginning is translated) or `"skip"` (None stands in its place).
-            engine: None for our own search with the Keras backend, `"numpy"`, which is the fastest
-                for a sentence at a time where `beam_size` is 1, `"litert"`, or `"ctranslate2"`
-                (that package). `"numpy"` and `"ctranslate2"` take a `Transformer` with sinusoidal
+            engine: None for our own search with the Keras backend, `"numpy"`, which is fast for
+                a sentence at a time where `beam_size` is 1, `"litert"`, or `"ctranslate2"` (that
+                package). `"numpy"` and `"ctranslate2"` take a `Transformer` with sinusoidal
                 positions. Files of the last two stay in the task's folder.
             compute_type: of the engine: `"float32"` (where not given) or `"int8"`; of CTranslate2
                 also `"bfloat16"`, `"int16"` or `"int8_bfloat16"`, as far as the processor has it;
@@ -282,7 +282,6 @@ class Translator(SearchTask):
         engine, compute_type, shortlist = by
         check_engine(engine, compute_type, shortlist, self.preprocessor)
         room = None if engine is not None else self._room_of(shortlist, ids, search, starts)
-        by = engine, compute_type, shortlist
         find, size, streams = self._found_by(*by, lengths, search, needs, starts is not None, room)
         seeds = seeds_of(search, len(lines))
 
