@@ -293,10 +293,10 @@ def drawn_attention(group: str, example: str, layer: str) -> list[Option]:
 ENGINE = [
     Option(
         "--engine",
-        "search by this engine in place of our own: ctranslate2, where it is installed "
-        "(architecture transformer), or litert, the fastest for a sentence at a time; the run "
-        "folder keeps what it converts",
-        choices=("ctranslate2", "litert"),
+        "search by this engine in place of our own: numpy, fast for a sentence at a time "
+        "with --beam-size 1 (architecture transformer), litert, or ctranslate2, where it is "
+        "installed (architecture transformer); the run folder keeps what the last two convert",
+        choices=("ctranslate2", "litert", "numpy"),
     ),
     Option(
         "--compute-type",
@@ -310,6 +310,10 @@ SHORTLIST = [
         "--shortlist",
         "score only words of this vocabulary shortlist, which the verb `shortlist` writes: faster, "
         "and no other word can be written",
+    ),
+    switch(
+        "--own-shortlist",
+        "the same with the shortlist that came with the model, as Firefox' have one",
     ),
     Option(
         "--shortlist-size",

@@ -42,6 +42,7 @@ def write_parts(task: keras_hub.models.Task, folder: Path) -> None:
     """Write what a preset holds beside weights into a folder."""
     for name, part in parts_of(task).items():
         (folder / name).write_text(_as_text(part), encoding="utf-8")
+    task.write_more(folder)
 
 
 def update_task(parts: Mapping[str, Any], folder: Path) -> None:
@@ -209,6 +210,8 @@ def read_task(
             task.compile(**keras.saving.deserialize_keras_object(compiling))
     if weights is not None and not kept:
         load_weights(task.backbone, weights, is_checked=True)
+    if not kept:
+        task.read_more(folder)
     task.preset_folder = None if kept else folder
     return task
 

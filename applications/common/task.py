@@ -608,6 +608,12 @@ class TextTask(OwnModel, keras_hub.models.Task):
             task.origin["weights"] = checksum(weights)
         return task
 
+    def write_more(self, folder: Path) -> None:
+        """Write what a preset holds of this task alone, such as a shortlist."""
+
+    def read_more(self, folder: Path) -> None:
+        """Read what `write_more` wrote, where there is any."""
+
     @classmethod
     def reads_foreign(cls, folder: Path) -> bool:
         """Whether a folder holds a model of others, in a format that the task reads."""

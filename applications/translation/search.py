@@ -33,10 +33,10 @@ def search(
     `seed` is what `sentence_seeds` takes, in place of the options' own, where tokens are drawn: the
     samples of a sentence depend on it and on the sentence's ids alone. `attention` says whether the
     attention history is wanted. Translations begin with the ids `prefix` `(B, P)`, padded behind
-    with 0. `shortlist` holds the ids `(n,)` of the words that may be written,
-    of a known number, the special tokens first. With `room` for so many steps no tensor grows or
-    shrinks, and scores are NaN where they are not enough. Padding and the start token are never
-    among the tokens found, and have no part in the probabilities.
+    with 0. `shortlist` holds the ids `(n,)` of the words that may be written, of a known number,
+    the special tokens first, perhaps padded behind with 0. With `room` for so many steps no tensor
+    grows or shrinks, and scores are NaN where they are not enough. Padding and the start token are
+    never among the tokens found, and have no part in the probabilities.
     """
     if options.coverage_penalty and not model.has_attention:
         raise ValueError(
@@ -61,7 +61,10 @@ def search(
         if shortlist is not None:  # the search counts the words of the list
             tokens = ops.take(shortlist, tokens)
         logits, state = model.step(tokens, state, index, **chosen)
-        return without_unwritable(logits), kept(state)
+        logits = without_unwritable(logits)
+        if shortlist is not None:  # a list may be filled up with padding
+            logits = ops.where(ops.equal(shortlist, PAD_ID), float("-inf"), logits)
+        return logits, kept(state)
 
     found = search_by_options(
         step,
@@ -117,9 +120,10 @@ def check_engine(engine, compute_type, shortlist, preprocessor) -> None:
     if shortlist is not None:
         if not isinstance(shortlist, Shortlist):
             raise ValueError(f"`shortlist` should be a Shortlist. Received: {shown(shortlist)}")
-        if engine is not None:
+        if engine not in (None, "numpy"):
             raise ValueError(
-                "A shortlist is for our own search: leave `engine` or `shortlist` out. "
+                "A shortlist is for our own search and for NumPy's: leave `engine` or `shortlist` "
+                "out. "
                 f"Received: engine={engine!r}"
             )
         shortlist.check_fits(preprocessor)

@@ -11,6 +11,7 @@ from ..common.errors import check_counts, shown
 from ..common.files import lines_of, output_file
 from ..text import END_ID, PAD_ID, nfc
 from .preprocessor import TranslationPreprocessor, as_pairs, distinct_words, encode_checked
+from .pretrained.tensors import NpzTensors, Tensors
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 SPECIAL = END_ID + 1
 """The special tokens, which are in every shortlist: padding, unknown, start, end."""
 PAIRS_AT_A_TIME = 2048
+FEWEST = 1024
+"""The smallest room for the words of a batch, where a list has no size; each has twice as many."""
 
 
 class Shortlist:
@@ -30,13 +33,15 @@ class Shortlist:
     $$n(y) = \\sum_s p(y \\mid x_s) + p(y),$$
 
     where $x_s$ are all tokens of the batch. The search scores these words alone, and probabilities
-    are among them: a word outside cannot be written.
+    are among them: a word outside cannot be written. Without a `size` it takes all words whose
+    count is above zero, as Marian does.
 
     Args:
         preprocessor: of the translator, whose ids the next arguments are about.
         probabilities: `p(y | x)`, a sparse matrix of SciPy `(source ids, target ids)`.
         frequencies: `p(y)`, an array `(target ids,)`.
-        size: how many words a batch gets, special tokens included; at most all there are.
+        size: how many words a batch gets, special tokens included, at most all there are; None for
+            all that the batch may need.
 
     Raises:
         ValueError: where `size` is no positive integer, or shapes do not fit the preprocessor.
@@ -64,9 +69,10 @@ class Shortlist:
         preprocessor: TranslationPreprocessor,
         probabilities: Any,
         frequencies: Any,
-        size: int = 2048,
+        size: int | None = 2048,
     ):
-        check_counts(size=size)
+        if size is not None:
+            check_counts(size=size)
         sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
         if probabilities.shape != sizes or np.shape(frequencies) != sizes[1:]:
             raise ValueError(
@@ -77,7 +83,7 @@ class Shortlist:
         self.preprocessor = preprocessor
         self.probabilities = probabilities.tocsr()
         self.frequencies = np.asarray(frequencies)
-        self.size = min(max(size, SPECIAL + 1), sizes[1])
+        self.size = None if size is None else min(max(size, SPECIAL + 1), sizes[1])
 
     @classmethod
     def learn(
@@ -146,19 +152,21 @@ class Shortlist:
             )
 
     def words_of(self, source: Any, prefixes: Iterable[Sequence[int]] = ()) -> np.ndarray:
-        """Return the target ids `(size,)` for a batch of source ids `(B, S)`, padded with 0.
+        """Return the target ids `(n,)` for a batch of source ids `(B, S)`, padded with 0.
 
         They ascend; the special tokens, 0 to 3, come first. The ids of `prefixes`, with which
-        translations are to begin, are among them.
+        translations are to begin, are among them. There are `size`, where the list has one.
 
         Raises:
             ValueError: where the list is too short for the prefixes.
         """
         source = np.ravel(source)
+        wanted = np.unique([id for each in prefixes for id in each]).astype(int)
+        if self.size is None:
+            return self._all_words_of(np.unique(source[source != PAD_ID]), wanted)
         counts = np.bincount(source[source != PAD_ID], minlength=self.probabilities.shape[0])
         expected = counts @ self.probabilities + self.frequencies
         expected[:SPECIAL] = np.inf
-        wanted = np.unique([id for each in prefixes for id in each]).astype(int)
         expected[wanted] = np.inf
         if np.isinf(expected).sum() > self.size:
             raise ValueError(
@@ -167,6 +175,31 @@ class Shortlist:
                 f"{np.isinf(expected).sum()} words, special tokens included"
             )
         return np.sort(np.argsort(-expected, kind="stable")[: self.size]).astype("int32")
+
+    def _all_words_of(self, source: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        is_in = self.frequencies > 0
+        is_in[:SPECIAL] = True
+        is_in[wanted] = True
+        first, ids = self.probabilities.indptr, self.probabilities.indices
+        for word in source.tolist():
+            is_in[ids[first[word] : first[word + 1]]] = True
+        return np.flatnonzero(is_in).astype("int32")
+
+    def room_for(self, words: Iterable[np.ndarray]) -> int:
+        """Return a number of words that the lists of several batches can all be filled up to.
+
+        A graph is traced for each number: there are few.
+        """
+        if self.size is not None:
+            return self.size
+        longest = max(map(len, words), default=FEWEST)
+        room = max(FEWEST, 1 << (longest - 1).bit_length())
+        return min(room, self.probabilities.shape[1])
+
+    @staticmethod
+    def filled(words: np.ndarray, count: int) -> np.ndarray:
+        """Return a list filled up to a count with padding, which is never written."""
+        return np.pad(words, (0, max(0, count - len(words))), constant_values=PAD_ID)
 
     def save(self, path: Path | str) -> None:
         """Write a new text file: lines of source word, tab, target word, tab, probability.
@@ -180,6 +213,70 @@ class Shortlist:
                 print("", written[word], f"{self.frequencies[word]:.4g}", sep="\t", file=file)
             for row, column, share in zip(*table.coords, table.data, strict=True):
                 print(read[row], written[column], f"{share:.4g}", sep="\t", file=file)
+
+    def write(self, path: Path) -> None:
+        """Write the numbers alone, by ids: the file belongs beside the vocabularies."""
+        table = self.probabilities
+        arrays = {"first": table.indptr, "words": table.indices, "probabilities": table.data}
+        sizes = [0 if self.size is None else self.size]
+        np.savez_compressed(path, **arrays, frequencies=self.frequencies, size=sizes)
+
+    @classmethod
+    def read(cls, path: Path, preprocessor: TranslationPreprocessor) -> "Shortlist":
+        """Return a shortlist that `write` wrote.
+
+        Raises:
+            UserError: where the file is damaged, or of other vocabularies.
+        """
+        found = NpzTensors(path)
+        missing = {"first", "words", "probabilities", "frequencies", "size"} - set(found.shapes)
+        if missing:
+            raise found.damaged(f"it has no array {min(missing)}")
+        first, words, size = (found.read_integers(each) for each in ("first", "words", "size"))
+        shares, frequencies = (found.read(each) for each in ("probabilities", "frequencies"))
+        return cls.from_lists(
+            found, preprocessor, first, words, shares, frequencies, int(size.sum()) or None
+        )
+
+    @classmethod
+    def from_lists(
+        cls,
+        file: Tensors,
+        preprocessor: TranslationPreprocessor,
+        first: np.ndarray,
+        words: np.ndarray,
+        shares: np.ndarray,
+        frequencies: np.ndarray,
+        size: int | None,
+    ) -> "Shortlist":
+        """Return the shortlist of the lists of a file, one for each source id.
+
+        Args:
+            file: the file that they come from.
+            preprocessor: of the translator.
+            first: where the list of each source id begins, and where the last ends.
+            words: the target ids of all lists, one list after the other.
+            shares: the probability of each.
+            frequencies: `p(y)`, an array `(target ids,)`.
+            size: how many words a batch gets; None for all.
+
+        Raises:
+            UserError: where they do not fit together, or the vocabularies.
+        """
+        from scipy import sparse
+
+        sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
+        if first.shape != (sizes[0] + 1,):
+            raise file.damaged(f"it has {len(first):,} lists, and the model {sizes[0]:,} words")
+        is_whole = len(first) and first[0] == 0 and first[-1] == len(words)
+        if not is_whole or (np.diff(first) < 0).any():
+            raise file.damaged("its lists do not follow one another")
+        if words.ndim != 1 or shares.shape != words.shape or frequencies.shape != sizes[1:]:
+            raise file.damaged("its arrays do not fit together")
+        if words.size and not 0 <= words.min() <= words.max() < sizes[1]:
+            raise file.damaged(f"it names a word outside of the {sizes[1]:,} of the model")
+        parts = shares, words.astype("int32"), first.astype("int32")
+        return cls(preprocessor, sparse.csr_array(parts, sizes), frequencies, size)
 
     @classmethod
     def load(

@@ -43,6 +43,7 @@ from .models.builder import NETWORKS, build_model
 from .models.ensemble import Ensemble
 from .models.luong import Luong, settings_of_attention
 from .models.rnnsearch import RNNSearch
+from .numpy_engine import NumPy
 from .preprocessor import (
     TranslationPreprocessor,
     as_pairs,
@@ -63,8 +64,11 @@ from .results import (
 from .search import batches_of, check_engine, force, search
 from .shortlist import Shortlist
 
-ENGINES = {"ctranslate2": (CTranslate2, export_ctranslate2), "litert": (LiteRT, export_litert)}
-FORMATS = ("saved_model", "tf_saved_model", "keras", *ENGINES)
+ENGINES = {"ctranslate2": CTranslate2, "litert": LiteRT, "numpy": NumPy}
+EXPORTS = {"ctranslate2": export_ctranslate2, "litert": export_litert}
+SHORTLIST_FILE = "shortlist.npz"
+"""The file of a preset that holds the shortlist."""
+FORMATS = ("saved_model", "tf_saved_model", "keras", *EXPORTS)
 
 
 @keras.saving.register_keras_serializable("keras_attention.translation")
@@ -107,6 +111,8 @@ class Translator(SearchTask):
     network_class, preprocessor_cls, counts_tokens = TranslationModel, TranslationPreprocessor, True
     find, training_keys = staticmethod(search), {"label_smoothing": "label_smoothing"}
     must_fit: ClassVar = {x: x for x in ("source_vocabulary_size", "target_vocabulary_size")}
+    shortlist: Shortlist | None = None
+    """The shortlist that came with a model of others. A preset keeps it."""
     preprocessor_keys: ClassVar = {
         f"tokenizer.{name}": name for name in ("replace_unknown", "variants", "sampling")
     }
@@ -206,7 +212,7 @@ class Translator(SearchTask):
         on_too_long: str = "error",
         engine: str | None = None,
         compute_type: str | None = None,
-        shortlist: Shortlist | None = None,
+        shortlist: Shortlist | bool | None = None,
         prefix: str | Sequence[str] | None = None,
         **options: Any,
     ) -> Translation | None | list[Translation | None]:
@@ -220,12 +226,16 @@ class Translator(SearchTask):
             return_alignments: whether translations hold their attention weights.
             on_too_long: what to do with a sentence of more than 10,000 tokens: `"error"`,
                 `"truncate"` (its beginning is translated) or `"skip"` (None stands in its place).
-            engine: None for TensorFlow or JAX, `"litert"`, or `"ctranslate2"` (that package), for a
-                `Transformer` with sinusoidal positions. Its files stay in the task's folder.
+            engine: None for our own search with the Keras backend, `"numpy"`, which is fast for
+                a sentence at a time where `beam_size` is 1, `"litert"`, or `"ctranslate2"` (that
+                package). `"numpy"` and `"ctranslate2"` take a `Transformer` with sinusoidal
+                positions. Files of the last two stay in the task's folder.
             compute_type: of the engine: `"float32"` (where not given) or `"int8"`; of CTranslate2
-                also `"bfloat16"`, `"int16"` or `"int8_bfloat16"`, as far as the processor has it.
+                also `"bfloat16"`, `"int16"` or `"int8_bfloat16"`, as far as the processor has it;
+                of NumPy `"float32"` alone.
             shortlist: scores the words of each batch's shortlist in place of all: our own search
-                is then faster, and cannot write others. It must be of the task's vocabularies.
+                and that of NumPy are then faster, and cannot write others. It must be of the task's
+                vocabularies; `True` takes the one that came with the model (`self.shortlist`).
             prefix: the text that each translation begins with, or a list with one for each
                 sentence; an empty one forces nothing. It comes as the target's tokenizer writes it;
                 a word that the network does not know is kept as given. No engine takes one.
@@ -247,7 +257,7 @@ class Translator(SearchTask):
         skipped = long if on_too_long == "skip" else []
         for row in skipped:
             ids[row] = []
-        by, starts = (engine, compute_type, shortlist), None
+        by, starts = (engine, compute_type, self._shortlist_of(shortlist)), None
         if prefix is not None:
             starts = self._starts(prefix, texts, [chosen.longest(len(each)) for each in ids])
         results = self._translated(lines, ids, chosen, return_alignments, by, starts)
@@ -345,16 +355,23 @@ class Translator(SearchTask):
         filled = [row for row, each in enumerate(ids) if each]
         needs = has_attention and (return_alignments or replaces)
         lengths = [len(ids[row]) for row in filled]
-        planned = self._found_by(*by, lengths, search, needs, starts is not None)
-        (find, size, streams), shortlist = planned, by[-1]
+        engine, compute_type, shortlist = by
+        check_engine(engine, compute_type, shortlist, self.preprocessor)
+        room = None if engine is not None else self._room_of(shortlist, ids, search, starts)
+        find, size, streams = self._found_by(*by, lengths, search, needs, starts is not None, room)
         seeds = seeds_of(search, len(lines))
 
         def translate(rows: list[int]) -> np.ndarray:
             source = padded([ids[row] for row in rows])
             prefixes = None if starts is None else [starts[row][1] for row in rows]
             among = None if shortlist is None else shortlist.words_of(source, prefixes or ())
+            if room is not None:
+                among = shortlist.filled(among, room)
             of_rows = None if seeds is None else seeds[rows]
-            found = self._found(find, self._inputs(source, of_rows, prefixes, among))
+            inputs = self._inputs(source, of_rows, prefixes, among)
+            if engine == "numpy" and among is None and self.shortlist is not None:
+                inputs["draft"] = self.shortlist.words_of(source)
+            found = self._found(find, inputs)
             for place, row in enumerate(rows):
                 source = read.tokens(lines[row])[: len(ids[row])]
                 start = [] if starts is None else starts[row][0]
@@ -458,7 +475,7 @@ class Translator(SearchTask):
         on_too_long: str = "error",
         engine: str | None = None,
         compute_type: str | None = None,
-        shortlist: Shortlist | None = None,
+        shortlist: Shortlist | bool | None = None,
         **options: Any,
     ) -> dict[str, Any]:
         """Return BLEU, chrF, perplexity, exact matches and BLEU by source length, as JSON types.
@@ -619,8 +636,8 @@ class Translator(SearchTask):
                 "The options of a search belong to a format that holds one: saved_model, litert. "
                 f"Received: format={format!r}, {', '.join(options)}"
             )
-        if format in ENGINES:
-            return ENGINES[format][1](self, filepath, **options)
+        if format in EXPORTS:
+            return EXPORTS[format](self, filepath, **options)
         with new_folder(filepath) as folder:
             folder.mkdir()
             self.save(folder / "model.keras")
@@ -674,7 +691,18 @@ class Translator(SearchTask):
         given |= {**source.languages, **kwargs}
         task = cls(network, **given)
         task.card_sections = source.card()
+        if "preprocessor" not in kwargs:
+            task.shortlist = source.shortlist
         return task
+
+    def write_more(self, folder):
+        if self.shortlist is not None:
+            self.shortlist.write(folder / SHORTLIST_FILE)
+
+    def read_more(self, folder):
+        path = folder / SHORTLIST_FILE
+        if self.preprocessor is not None and path.is_file():
+            self.shortlist = Shortlist.read(path, self.preprocessor)
 
     def settings(self, written):
         found, network = super().settings(written), self.backbone
@@ -756,16 +784,42 @@ class Translator(SearchTask):
         function = functools.partial(force, self.backbone, attention=attention)
         return self._compiled(("forced", attention), function, 2, 2, 2)
 
-    def _found_by(self, engine, compute_type, shortlist, lengths, options, attention, has_prefix):
+    def _shortlist_of(self, shortlist: Shortlist | bool | None) -> Shortlist | None:
+        """Return the shortlist that an argument stands for."""
+        if shortlist is True and self.shortlist is None:
+            raise ValueError(
+                "`shortlist=True` takes the shortlist that came with the model. "
+                "Received: a translator without one; give a Shortlist, or leave it out"
+            )
+        return self.shortlist if shortlist is True else shortlist or None
+
+    def _room_of(self, shortlist, ids, options, starts) -> int | None:
+        """Return how many words a graph has room for in the lists of all batches."""
+        if shortlist is None or shortlist.size is not None:
+            return None if shortlist is None else shortlist.size
+        rows = [row for row, each in enumerate(ids) if each]
+        size, most = len(rows), options.batch_size
+        if size > most:
+            size = rows_of_a_batch(size, most, stream_count(options.streams))
+        batches = batches_of(rows, list(map(len, ids)), max(size, 1))
+        return shortlist.room_for(
+            shortlist.words_of(
+                np.concatenate([ids[row] for row in batch]),
+                [] if starts is None else [starts[row][1] for row in batch],
+            )
+            for batch in batches
+        )
+
+    def _found_by(
+        self, engine, compute_type, shortlist, lengths, options, attention, has_prefix, room
+    ):
         """Return the same as `_planned`, with the search of an engine where one is named."""
-        check_engine(engine, compute_type, shortlist, self.preprocessor)
         if engine is None:
-            size = None if shortlist is None else shortlist.size
-            return self._planned(lengths, options, attention, has_prefix, size)
+            return self._planned(lengths, options, attention, has_prefix, room)
         check_choice("`engine`", engine, ENGINES)
         if has_prefix:
             raise UserError(f"The engine {engine} takes no prefix: {WAY_OUT}")
-        made = self._engines.setdefault(engine, ENGINES[engine][0](self))
+        made = self._engines.setdefault(engine, ENGINES[engine](self))
         compute_type = compute_type or "float32"
         run, size, streams = made.planned(options, compute_type, attention, len(lengths))
-        return (lambda inputs: run(inputs["source"])), size, streams
+        return (lambda inputs: run(**inputs)), size, streams

@@ -195,11 +195,20 @@ def means_of(task: Translator, options: Namespace) -> dict[str, Any]:
     path, size, shortlist = options.shortlist, options.shortlist_size, None
     if size is not None and path is None:
         raise UserError("--shortlist-size goes with --shortlist only.")
-    if path is not None and options.engine:
-        raise UserError("--shortlist is for our own search: leave --engine out.")
+    if path is not None and options.own_shortlist:
+        raise UserError("give --shortlist or --own-shortlist, not both.")
+    has_shortlist = path is not None or options.own_shortlist
+    if has_shortlist and options.engine not in (None, "numpy"):
+        raise UserError(
+            "a shortlist is for our own search and for --engine numpy: leave --engine out."
+        )
     if path is not None:
         given = {} if size is None else {"size": size}
         shortlist = Shortlist.load(path, task.require_preprocessor(), **given)
+    elif options.own_shortlist:
+        if task.shortlist is None:
+            raise UserError("--own-shortlist needs a model that came with a shortlist.")
+        shortlist = task.shortlist
     return {"engine": options.engine, "compute_type": options.compute_type, "shortlist": shortlist}
 
 

@@ -4,10 +4,62 @@ import math
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from ..ops.types import accumulator_dtype, at_least_float32
 from .arguments import Configured, check_integer, check_number, fresh
+
+# Entries that tell apart whether a matrix may hold integers over a scale.
+SAMPLE = 512
+# Two float32 that a rounded division leads to are at most so many numbers apart.
+NEIGHBOURS = 3
+
+
+def exact_int8(matrix: np.ndarray) -> tuple[np.ndarray, np.float32] | None:
+    """Return integers of eight bits and the scale over which they are a matrix, exactly.
+
+    Of several scales it takes the smallest. `None` of a matrix that needs rounding.
+
+    Args:
+        matrix: Float32 array; zeros alone are no such matrix.
+
+    Example:
+
+    >>> import numpy as np
+    >>> whole = np.array([[3, -127], [50, 8]], "int8")
+    >>> found, scale = exact_int8(whole / np.float32(310.7))
+    >>> found.tolist(), float(scale) == np.float32(310.7)
+    ([[3, -127], [50, 8]], True)
+    """
+    if matrix.dtype != np.float32 or not matrix.size:
+        return None
+    flat = matrix.reshape(-1)
+    place = int(np.abs(flat).argmax())
+    largest = float(abs(flat[place]))
+    if not 0 < largest < np.inf:
+        return None
+    filled = flat[flat != 0]
+    sample = filled[:: -(-filled.size // SAMPLE)].astype("float64")
+    # The largest entry is the largest integer over the scale; which integer, only a trial tells.
+    for integer in range(1, 129):
+        near = integer / largest
+        if near > float(np.finfo("float32").max):
+            return None
+        multiples = sample * near
+        if np.abs(multiples - np.rint(multiples)).max() > 1e-3:
+            continue
+        whole = np.rint(matrix * near)
+        if whole.max() > 127:
+            continue
+        scale = np.float32(near)
+        for _ in range(NEIGHBOURS):
+            scale = np.nextafter(scale, np.float32(0))
+        for _ in range(2 * NEIGHBOURS + 1):
+            if scale > 0 and np.array_equal(whole.astype("float32") / scale, matrix):
+                return whole.astype("int8"), scale
+            scale = np.nextafter(scale, np.float32(np.inf))
+    return None
 
 
 class AdaptableKernels(Configured):
@@ -17,8 +69,10 @@ class AdaptableKernels(Configured):
     `A (in, rank)` and `B (rank, out)`; all other weights stop learning. A saved file holds merged
     kernels, and a layer without LoRA loads it.
 
-    A quantized kernel is stored as integers with a step for each output (for `"int4"` also for each
-    block of inputs), and becomes floating point where it is used: it saves memory, not time.
+    A quantized kernel is stored as integers with a scale for each output (for `"int4"` also for
+    each block of inputs), by which they are divided where they are used: it saves memory, not time.
+    A kernel that holds integers of eight bits over one scale already, such as one that was read
+    from a file of eight bits, keeps them: nothing is rounded (`exact_int8`).
 
     A layer reads its kernels by `self.cast(self.kernel)` alone, and ends its `build` with
     `self.restore_quantization()`, for files of quantized layers.
@@ -26,6 +80,8 @@ class AdaptableKernels(Configured):
 
     # Of each adapted kernel, by name, its shape, and that as a matrix from inputs to outputs.
     _adapted: dict[str, tuple[tuple[int, ...], tuple[int, int]]] = {}
+    # Matrices that stand side by side in a kernel: each may have a scale of its own.
+    kernels_side_by_side = 1
     lora_enabled = False
     _is_quantized = False
 
@@ -132,7 +188,7 @@ class AdaptableKernels(Configured):
         return self.call(*args, **kwargs)
 
     def _store(self, mode, block_size):
-        """Replace every kernel by integers and their steps."""
+        """Replace every kernel by integers and their scales."""
         self._note_kernels()
         self._block_size = block_size if block_size and block_size > 0 else None
         self._bits = 4 if mode == "int4" else 8
@@ -149,6 +205,10 @@ class AdaptableKernels(Configured):
     def _quantized(self, kernel):
         """Return the stored parts of a float matrix, by the ending of their names."""
         rows, columns = kernel.shape
+        if self._bits == 8 and self._block_size is None:
+            exact = self._exact(ops.convert_to_numpy(kernel))
+            if exact is not None:
+                return exact
         block = self._block_size or rows
         padded = ops.pad(ops.cast(kernel, "float32"), [[0, -rows % block], [0, 0]])
         largest = 7 if self._bits == 4 else 127
@@ -158,7 +218,18 @@ class AdaptableKernels(Configured):
         whole = ops.reshape(whole, (-1, columns))[:rows]
         if self._bits == 4:
             whole, _, _ = keras.quantizers.pack_int4(whole, axis=-1)
-        return {"": ops.cast(whole, "int8"), "_step": 1 / ops.squeeze(scale, 1)}
+        return {"": ops.cast(whole, "int8"), "_scale": ops.squeeze(scale, 1)}
+
+    def _exact(self, kernel):
+        """Return the stored parts of a matrix that rounding does not change; None of another."""
+        parts = []
+        for matrix in np.split(kernel, self.kernels_side_by_side, axis=1):
+            found = exact_int8(matrix)
+            if found is None:
+                return None
+            parts.append((found[0], np.full((1, matrix.shape[1]), found[1], "float32")))
+        whole, scale = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
+        return {"": ops.convert_to_tensor(whole), "_scale": ops.convert_to_tensor(scale)}
 
     def _merged(self, name):
         """Return a kernel in float: dequantized, with LoRA's change."""
@@ -167,9 +238,9 @@ class AdaptableKernels(Configured):
         if self._is_quantized:
             if self._bits == 4:
                 kernel = keras.quantizers.unpack_int4(kernel, columns, axis=-1)
-            step = ops.cast(getattr(self, f"{name}_step"), "float32")
-            step = ops.repeat(step, self._block_size or rows, axis=0)[:rows]
-            kernel = ops.reshape(ops.cast(kernel, "float32") * step, shape)
+            scale = ops.cast(getattr(self, f"{name}_scale"), "float32")
+            scale = ops.repeat(scale, self._block_size or rows, axis=0)[:rows]
+            kernel = ops.reshape(ops.cast(kernel, "float32") / scale, shape)
         if self.lora_enabled:
             a, b = (ops.convert_to_tensor(getattr(self, f"{name}_lora_{x}")) for x in "ab")
             change = ops.matmul(at_least_float32(a), at_least_float32(b))

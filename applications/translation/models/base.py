@@ -14,7 +14,7 @@ from keras_attention.losses import (
 
 from ...common.errors import UserError
 from ...common.network import Network
-from .layers import WordLogits, flat_matmul, padding_mask
+from .layers import Embedding, WordLogits, flat_matmul, padding_mask
 
 
 class TranslationModel(Network):
@@ -107,9 +107,7 @@ class TranslationModel(Network):
             start = keras.initializers.get(embeddings_initializer)
             if hasattr(start, "clone"):  # one object would give both sides the same numbers
                 start = start.clone()
-            return keras.layers.Embedding(
-                size, embedding_size, start, name=name, dtype=self.dtype_policy
-            )
+            return Embedding(size, embedding_size, start, name=name, dtype=self.dtype_policy)
 
         if share_embeddings:
             self.source_embedding = embedding(source_vocabulary_size, "embedding")

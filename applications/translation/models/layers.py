@@ -1,7 +1,11 @@
 """The layers that translation networks are made of: encoders, a GRU cell, readout, word scores."""
 
+from typing import Any
+
 import keras
 from keras import ops
+
+from keras_attention.layers import lora_and_quantization
 
 from ...common.network import recurrent_start
 
@@ -221,6 +225,28 @@ class MaxoutReadout(keras.layers.Layer):
     def call(self, inputs):
         sums = flat_matmul(ops.concatenate(inputs, axis=-1), self.kernel) + self.bias
         return ops.max(ops.reshape(sums, (*ops.shape(sums)[:-1], self.units, 2)), axis=-1)
+
+
+@keras.saving.register_keras_serializable("keras_attention.translation")
+class Embedding(keras.layers.Embedding):
+    """`keras.layers.Embedding` whose `quantize("int8")` keeps a table that has eight bits already.
+
+    A table of integers over one scale, as a file of eight bits holds it, is stored as it is. Files
+    of weights name layers by their class, so this one has the name of Keras'.
+    """
+
+    def quantize(
+        self, mode: str | None = None, type_check: bool = True, config: Any = None
+    ) -> None:
+        exact = None
+        if mode == "int8" and getattr(config, "weight_quantizer", None) is None:
+            exact = lora_and_quantization.exact_int8(ops.convert_to_numpy(self.embeddings))
+        settings = {} if config is None else {"config": config}
+        super().quantize(mode, type_check=False, **settings)
+        if exact is not None:
+            whole, scale = exact
+            self._embeddings.assign(whole)
+            self.embeddings_scale.assign(ops.full(self.embeddings_scale.shape, scale))
 
 
 @keras.saving.register_keras_serializable("keras_attention.translation")

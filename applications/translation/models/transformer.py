@@ -175,6 +175,7 @@ class Transformer(TranslationModel):
     def build(self, input_shape=None):
         super().build()
         words = (None, None, self.embedding_size)
+        self.position_codes.build(words)  # `quantize` refuses a layer that is not built
         for layer in self.encoders:
             layer.build(words)
         for layer in self.decoders:

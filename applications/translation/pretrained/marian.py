@@ -28,6 +28,7 @@ from .foreign import (
     check_tensors,
     yaml_mapping,
 )
+from .shortlists import read_shortlist
 from .source import MOST_VOCABULARY, Source, languages_of, preprocessor_of, search_of
 from .tensors import MOST_AXES, MOST_TENSORS, Buffer, NpzTensors, Tensors
 
@@ -197,12 +198,18 @@ def read(folder: Path) -> Source:
 
     (source, source_path), (target, target_path) = sides
     alignment = {"attention_layer": layer, "attention_head": 0} if is_guided else {}
+    preprocessor = preprocessor_of((source_path, source.pieces), (target_path, target.pieces))
+    lists, shortlist = _shortlist_file(folder, settings), None
+    if lists is not None:
+        is_shared = source_path == target_path
+        shortlist = read_shortlist(lists, source, target, preprocessor, is_shared)
     return Source(
         name=NAME,
         folder=folder,
         weights=path,
         network=lambda dtype: architecture.network(array, source, target, dtype, **alignment),
-        preprocessor=preprocessor_of((source_path, source.pieces), (target_path, target.pieces)),
+        preprocessor=preprocessor,
+        shortlist=shortlist,
         search=_search(settings, config or path),
         about=f"Marian {options.get('version', '')}".strip(),
         licence=FIREFOX if _is_student(options, tensors) else "",
@@ -411,6 +418,19 @@ def _model_file(folder: Path, settings: Mapping[str, Any]) -> Path | None:
     if len(found) > 1:
         names = ", ".join(each.name for each in found)
         raise UserError(f"{folder} has several models: keep one of {names}, or a decoder.yml.")
+    return found[0] if found else None
+
+
+def _shortlist_file(folder: Path, settings: Mapping[str, Any]) -> Path | None:
+    """Return the binary shortlist in a folder of Marian's files; None where there is none."""
+    named = settings.get("shortlist") or []
+    if isinstance(named, list) and named:
+        path = folder / Path(str(named[0])).name
+        return path if path.suffix == ".bin" and path.is_file() else None
+    found = [each for each in sorted(folder.glob("lex.*.bin")) if each.is_file()]
+    if len(found) > 1:
+        names = ", ".join(each.name for each in found)
+        raise UserError(f"{folder} has several shortlists: keep one of {names}.")
     return found[0] if found else None
 
 

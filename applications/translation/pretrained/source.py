@@ -14,6 +14,7 @@ from ...schema.reading import MOST
 from ...text import SentencePieceTokenizer
 from ..models.transformer import Transformer
 from ..preprocessor import TranslationPreprocessor
+from ..shortlist import Shortlist
 
 NOT_STATED = "Not stated in the files of the model: ask where it comes from."
 CARDS = ("README.md", "README")
@@ -80,6 +81,7 @@ class Source:
         about: what made it, as far as its files say.
         licence: its licence, as far as its files say.
         languages: `source_language` and `target_language`, as far as its files say.
+        shortlist: the one beside it; None where there is none.
     """
 
     name: str
@@ -91,6 +93,7 @@ class Source:
     about: str = ""
     licence: str = ""
     languages: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    shortlist: Shortlist | None = None
 
     def card(self) -> dict[str, str]:
         """Return the sections of a model card that say where the model comes from."""

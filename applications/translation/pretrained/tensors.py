@@ -46,6 +46,13 @@ class Tensors(abc.ABC):
             raise self.damaged(f"{name} holds numbers that are NaN or infinite")
         return array
 
+    def read_integers(self, name: str) -> np.ndarray:
+        """Return an array of integers in int64."""
+        array = np.asarray(self._read(name))
+        if array.dtype.kind not in "iu":
+            raise self.damaged(f"{name} holds {array.dtype}, which are no integers")
+        return array.astype("int64")
+
     def text(self, name: str) -> str:
         """Return the text that an array of bytes holds, up to a zero."""
         array = np.asarray(self._read(name))

@@ -65,6 +65,8 @@ class SSRU(AdaptableKernels, keras.layers.Layer):
     ```
     """
 
+    kernels_side_by_side = 2
+
     def __init__(
         self,
         units: int,

@@ -30,7 +30,6 @@ from ..attention.attention_steps import AttentionSteps
 from .decoder_step import decoder_step
 from .recurrence import DecoderCell, equations_of, input_bias, outer, recurrent_weights, shift
 
-
 LOCAL_DERIVATIVES = {
     keras.activations.tanh: lambda outputs: 1 - outputs**2,
     keras.activations.linear: ops.ones_like,

@@ -170,6 +170,22 @@ def write_folder(folder, form="bin", seed=0, settings=None, **changes):
     return weights, options
 
 
+def lists_of(words, seed=0, most=5):
+    """Random target words of each source word; some have none."""
+    draw = np.random.default_rng(seed)
+    return [
+        draw.choice(words, size=draw.integers(0, most + 1), replace=False) for _ in range(words)
+    ]
+
+
+def shortlist_of(lists, always=3, magic=0xF11A48D5013417F5):
+    """The bytes of a `lex.bin`."""
+    first = np.cumsum([0, *map(len, lists)]).astype("<u8")
+    words = np.concatenate(lists).astype("<u4")
+    head = struct.pack("<6Q", magic, 7, always, 5, len(first), len(words))
+    return head + first.tobytes() + words.tobytes()
+
+
 class Oracle:
     """Marian's Transformer in float64, one sentence at a time, ids as in the file."""
 

@@ -1,0 +1,1 @@
+"""How fast models are beside the engines that others wrote for them."""
