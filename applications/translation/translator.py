@@ -59,6 +59,10 @@ ENGINES = {"ctranslate2": (CTranslate2, export_ctranslate2), "litert": (LiteRT, 
 FORMATS = ("saved_model", "tf_saved_model", "keras", *ENGINES)
 
 
+TUNING_RATE = 1e-4
+"""The learning rate of translators that others have trained, where no other is given."""
+
+
 @keras.saving.register_keras_serializable("keras_attention.translation")
 class Translator(SearchTask):
     """Translates sentences: a network, its preprocessor, and how it searches.
@@ -74,6 +78,9 @@ class Translator(SearchTask):
         target_language: code of the language translated into, such as `"zh"`, by which BLEU cuts
             texts into words ([`bleu_tokenizer`][keras_attention.metrics.bleu_tokenizer]); None for
             one with spaces between words.
+        learning_rate: of a training where no other is given; None for 0.001, or for that of the
+            run folder that the translator was read from. A translator that others have trained
+            comes with 0.0001: a higher one makes it forget.
         **kwargs: `name`, `compile` and the like of `keras_hub.models.Task`.
 
     Raises:
@@ -109,9 +116,12 @@ class Translator(SearchTask):
         label_smoothing: float = 0.1,
         consistency: float = 0.0,
         target_language: str | None = None,
+        learning_rate: float | None = None,
         **kwargs: Any,
     ):
         check_number("`consistency`", consistency, 0)
+        if learning_rate is not None:
+            check_number("`learning_rate`", learning_rate, 0)
         if not (target_language is None or isinstance(target_language, str)):
             raise ValueError(
                 "`target_language` should be the code of a language, such as 'zh', or None. "
@@ -119,6 +129,7 @@ class Translator(SearchTask):
             )
         self.keep(dictionary=checked_dictionary(dictionary), target_language=target_language)
         self.keep(label_smoothing=label_smoothing, consistency=consistency)
+        self.keep(learning_rate=learning_rate)
         super().__init__(backbone, preprocessor, search, **kwargs)
         self._engines: dict[str, Any] = {}
 
@@ -593,7 +604,8 @@ class Translator(SearchTask):
         network = source.network(dtype)
         if not load_weights:
             network = type(network).from_config(network.get_config())
-        given = {"preprocessor": source.preprocessor, "search": source.search, **kwargs}
+        given = {"preprocessor": source.preprocessor, "search": source.search}
+        given |= {"learning_rate": TUNING_RATE, **kwargs}
         task = cls(network, **given)
         task.card_sections = source.card()
         return task

