@@ -59,7 +59,7 @@ ENGINES = {"ctranslate2": (CTranslate2, export_ctranslate2), "litert": (LiteRT, 
 FORMATS = ("saved_model", "tf_saved_model", "keras", *ENGINES)
 
 
-TUNING_RATE = 1e-4
+TUNING_RATE = 3e-5
 """The learning rate of translators that others have trained, where no other is given."""
 
 
@@ -80,7 +80,7 @@ class Translator(SearchTask):
             one with spaces between words.
         learning_rate: of a training where no other is given; None for 0.001, or for that of the
             run folder that the translator was read from. A translator that others have trained
-            comes with 0.0001: a higher one makes it forget.
+            comes with 0.00003: a higher one makes it forget.
         **kwargs: `name`, `compile` and the like of `keras_hub.models.Task`.
 
     Raises:

@@ -135,10 +135,10 @@ def test_it_learns_slowly_unless_told_otherwise(student, tmp_path, capsys):
     It goes with the preset; a rate that is given wins, and is that of the run's preset.
     """
     translator = Translator.from_preset(student)
-    assert float(translator.optimizer.learning_rate) == pytest.approx(1e-4)
+    assert float(translator.optimizer.learning_rate) == pytest.approx(3e-5)
     translator.save_to_preset(tmp_path / "preset")
     again = Translator.from_preset(tmp_path / "preset")
-    assert float(again.optimizer.learning_rate) == pytest.approx(1e-4)
+    assert float(again.optimizer.learning_rate) == pytest.approx(3e-5)
     new = Translator(translator.backbone, translator.preprocessor)
     assert float(new.optimizer.learning_rate) == pytest.approx(1e-3)
     other = Translator.from_preset(student, learning_rate=0.03)
@@ -156,7 +156,7 @@ def test_it_learns_slowly_unless_told_otherwise(student, tmp_path, capsys):
     short += ["--training.early_stopping", "loss"]
     given = ["--training.learning_rate", 0.002]
     for name, start, options, wanted in (
-        ("own", student, [], 0.0001),
+        ("own", student, [], 3e-5),
         ("told", tmp_path / "preset", given, 0.002),
         ("further", tmp_path / "told", [], 0.002),
     ):
@@ -170,7 +170,7 @@ def test_it_learns_slowly_unless_told_otherwise(student, tmp_path, capsys):
     pairs = {"x": SENTENCES[:4], "y": SENTENCES[1:5], "validation_split": 0.5}
     again.fit(**pairs, epochs=1, run=tmp_path / "fitted", verbose=0)
     config = yaml.safe_load((tmp_path / "fitted" / "config.yaml").read_text(encoding="utf-8"))
-    assert config["training"]["learning_rate"] == 1e-4
+    assert config["training"]["learning_rate"] == 3e-5
 
 
 @pytest.mark.slow
