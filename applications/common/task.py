@@ -104,6 +104,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
     be others after a training, by the names of the attributes."""
     kept_keys: ClassVar[tuple[str, ...]] = ()
     """More keys, with their section, that a training from a preset cannot change."""
+    learning_rate: float | None = None
+    """Of a training where no other is given: None for that of a new task."""
     preset_folder: Path | None = None
     """The folder on this machine that the task was read from, where its user named one."""
     origin: Mapping[str, str] | None = None
@@ -155,7 +157,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
 
     def default_optimizer(self) -> keras.optimizers.Optimizer:
         """Return the optimizer that `compile` takes where none is given."""
-        return keras.optimizers.Adam(1e-3, clipnorm=1.0)
+        rate = 1e-3 if self.learning_rate is None else self.learning_rate
+        return keras.optimizers.Adam(rate, clipnorm=1.0)
 
     def feature_loss(self, loss: Any) -> keras.losses.Loss | None:
         """Return a loss that takes features in place of logits, or None where there is none.
@@ -236,6 +239,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
             f"training.{key}": getattr(self, name) for key, name in self.training_keys.items()
         }
         found |= {key: getattr(preprocessor, name) for key, name in self.preprocessor_keys.items()}
+        if self.learning_rate is not None:
+            found["training.learning_rate"] = self.learning_rate
         policy = self.backbone.dtype_policy.name
         return found | ({"training.precision": policy} if policy in get_args(Precision) else {})
 
@@ -249,6 +254,8 @@ class TextTask(OwnModel, keras_hub.models.Task):
         own = {name: wanted[key] for key, name in self.preprocessor_keys.items()}
         if any(getattr(preprocessor, name) != value for name, value in own.items()):
             preprocessor = type(preprocessor).from_config({**preprocessor.get_config(), **own})
+        if self.learning_rate is not None:  # a training of its preset goes on with the run's
+            arguments["learning_rate"] = config.training.learning_rate
         return self._rebuilt(self._with_rates(rates), preprocessor, **arguments)
 
     @classmethod

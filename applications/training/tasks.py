@@ -242,8 +242,12 @@ def fit_new_run(
             "Received: neither"
         )
     changes = {name: value for name, value in changes.items() if value is not None}
+    if training is None and task.learning_rate is not None:
+        changes.setdefault("learning_rate", task.learning_rate)
     section = dataclasses.replace(section, **changes | _of_task(task, section, changes))
     task.check_training(section)
+    if task.learning_rate is not None:  # a training of its preset goes on with the run's
+        task.learning_rate = section.learning_rate
     config = dataclasses.replace(config, training=section)
     _check_logs(section)
     given = {"data to train with": digest(corpus), "data to judge by": digest(held_out)}

@@ -71,6 +71,10 @@ SHORTLIST_FILE = "shortlist.npz"
 FORMATS = ("saved_model", "tf_saved_model", "keras", *EXPORTS)
 
 
+TUNING_RATE = 3e-5
+"""The learning rate of translators that others have trained, where no other is given."""
+
+
 @keras.saving.register_keras_serializable("keras_attention.translation")
 class Translator(SearchTask):
     """Translates sentences: a network, its preprocessor, and how it searches.
@@ -88,6 +92,9 @@ class Translator(SearchTask):
             with spaces between words.
         source_language: code of the language translated from, by which documents are cut into
             sentences; None where it is not known.
+        learning_rate: of a training where no other is given; None for 0.001, or for that of the
+            run folder that the translator was read from. A translator that others have trained
+            comes with 0.00003: a higher one makes it forget.
         **kwargs: `name`, `compile` and the like of `keras_hub.models.Task`.
 
     Raises:
@@ -126,6 +133,7 @@ class Translator(SearchTask):
         label_smoothing: float = 0.1,
         target_language: str | None = None,
         source_language: str | None = None,
+        learning_rate: float | None = None,
         **kwargs: Any,
     ):
         languages = {"target_language": target_language, "source_language": source_language}
@@ -135,8 +143,10 @@ class Translator(SearchTask):
                     f"`{name}` should be the code of a language, such as 'zh', or None. "
                     f"Received: {name}={shown(language)}"
                 )
+        if learning_rate is not None:
+            check_number("`learning_rate`", learning_rate, 0)
         self.keep(dictionary=checked_dictionary(dictionary), **languages)
-        self.keep(label_smoothing=label_smoothing)
+        self.keep(label_smoothing=label_smoothing, learning_rate=learning_rate)
         super().__init__(backbone, preprocessor, search, **kwargs)
         self._engines: dict[str, Any] = {}
 
@@ -688,7 +698,7 @@ class Translator(SearchTask):
         if not load_weights:
             network = type(network).from_config(network.get_config())
         given = {"preprocessor": source.preprocessor, "search": source.search}
-        given |= {**source.languages, **kwargs}
+        given |= {"learning_rate": TUNING_RATE, **source.languages, **kwargs}
         task = cls(network, **given)
         task.card_sections = source.card()
         if "preprocessor" not in kwargs:

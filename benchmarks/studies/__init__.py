@@ -1,0 +1,1 @@
+"""Studies: what a method of training gains, measured on real texts."""
