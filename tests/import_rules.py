@@ -18,6 +18,7 @@ LIBRARY = {
     "text": {"text", "paths"},
     "visualization": {"visualization", "paths"},
     "distribute": {"distribute"},
+    "course": {"course"},
     "paths": set(),
     "version": set(),
 }
