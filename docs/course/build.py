@@ -193,7 +193,7 @@ def main(arguments: list[str] | None = None) -> int:
         folder = HERE if kept else OWN
         for path in paths:
             pages.render(path, folder, None if kept else OWN / "outputs")
-    except CourseError as error:
+    except ValueError as error:  # a CourseError, also of this module under its other name
         parser.error(str(error))
     print(f"The notebooks are in {folder}")
     return 0

@@ -44,11 +44,8 @@ if importlib.util.find_spec("keras_attention") is None:
 ANCHOR = re.compile(r"^(#+ .*?) \{:? #([\w-]+) \}$", re.MULTILINE)
 PAGE_LINK = re.compile(r"(\]\()([^):]+)\.md(?=[)#])")
 IMPORT = re.compile(r"^from keras_attention\.course import check$", re.MULTILINE)
-CHECKS_IN_CHINESE = """\
-from keras_attention.course import check, use_language
-
-use_language("zh")
-"""
+YOUR_ANSWER = "# your answer", "# 你的答案"
+IN_CHINESE = '\nuse_language("zh")'
 
 
 def configured_repository() -> str:
@@ -134,7 +131,10 @@ def _source(cell, language: str) -> str:
     """The code of a cell; the Chinese pages and notebooks ask for checks in Chinese."""
     if language == "en":
         return cell.source
-    return IMPORT.sub(lambda _: CHECKS_IN_CHINESE.rstrip(), cell.source)
+    source = cell.source.replace(*YOUR_ANSWER)
+    if IMPORT.search(source):
+        source = IMPORT.sub(r"\g<0>, use_language", source) + IN_CHINESE
+    return source
 
 
 def links(path: Path, language: str, repository: str) -> str:
