@@ -21,10 +21,11 @@ from keras_attention.paths import output_path
 from .command import TASKS, main
 from .common.backend import require_backend
 from .common.errors import UserError, clock, one_line, say
-from .common.explanation import check_page
+from .common.explanation import is_page
 from .common.files import check_new_file, check_picture, refuse_existing_output
 from .common.presets import TASK_FILE, preset_folder, read_part
 from .common.search_task import SearchTask
+from .common.shown import HTML
 from .common.streams import share_cores, stream_count
 from .common.task import TextTask, origin_name
 from .common.verbs import NULL
@@ -203,15 +204,11 @@ def _check_output(task_class, options):
     """Refuse an output that cannot be written, before the model is loaded."""
     output = getattr(options, "output", None)
     if output is None:
-        if options.verb == "visualize" and options.format == "html":
-            raise UserError("--format html writes a page: name it with --output F.html.")
         return
     if options.verb == "export":
         refuse_existing_output(output)
-    elif getattr(options, "format", None) == "html":
-        check_page(output)
-    elif options.verb == "visualize" and Path(output).suffix.lower() not in task_class.shaded_pages:
-        check_picture(output, more=task_class.shaded_pages)
+    elif options.verb == "visualize" and not is_page(output):
+        check_picture(output, more=HTML)
     else:
         check_new_file(output)
 

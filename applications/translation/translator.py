@@ -13,7 +13,7 @@ from keras import ops
 from keras_attention.decoding import SearchOptions
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from keras_attention.metrics import bleu, bleu_tokenizer
-from keras_attention.text import END_ID, START_ID, load_tokenizer, nfc
+from keras_attention.text import END_ID, START_ID, UNK_ID, load_tokenizer, nfc
 
 from ..common.arguments import settings_of
 from ..common.errors import UserError, check_choice, check_number, check_single, shown
@@ -23,6 +23,7 @@ from ..common.lengths import without_rows
 from ..common.preprocessor import as_texts, padded
 from ..common.presets import check_arguments
 from ..common.search_task import SearchTask, seeds_of
+from ..common.shown import Results
 from ..common.streams import rows_of_a_batch, stream_count
 from . import data
 from .config import PRESETS, TranslationConfig
@@ -92,7 +93,7 @@ class Translator(SearchTask):
     """
 
     name_of_task, config_class, known_defaults = "translation", TranslationConfig, PRESETS
-    asks, verb = {"text": "Sentence"}, "translate"
+    asks, verb, action = {"text": "Sentence"}, "translate", "Translate"
     network_class, preprocessor_cls, counts_tokens = TranslationModel, TranslationPreprocessor, True
     find, training_keys = staticmethod(search), {x: x for x in ("label_smoothing", "consistency")}
     must_fit: ClassVar = {x: x for x in ("source_vocabulary_size", "target_vocabulary_size")}
@@ -237,7 +238,7 @@ class Translator(SearchTask):
         results = self._translated(lines, ids, chosen, return_alignments, by, starts)
         for row in long:
             results[row] = None if skipped else dataclasses.replace(results[row], truncated=True)
-        return results[0] if isinstance(texts, str) else results
+        return results[0] if isinstance(texts, str) else Results(results)
 
     def _starts(self, prefix, texts, limits: list[int]) -> list[tuple[list[str], list[int]]]:
         """Return what each translation begins with: written tokens, and their ids."""
@@ -263,6 +264,7 @@ class Translator(SearchTask):
         make = functools.partial(translation_of, self.preprocessor, self.dictionary, words)
         has_attention, replaces = self.backbone.has_attention, self.preprocessor.replace_unknown
         nothing = np.zeros((0, 0)) if has_attention and return_alignments else None
+        unknown = [_unknown_places(each) for each in ids]
         starts = starts if any(each for _, each in starts or ()) else None
         empty = Translation("", 0.0, 0.0, [], [], nothing, token_log_probabilities=[])
         results = [empty] * len(lines)
@@ -289,6 +291,7 @@ class Translator(SearchTask):
                 ]
                 if not return_alignments:
                     ranked = [dataclasses.replace(each, alignment=None) for each in ranked]
+                ranked = [dataclasses.replace(each, unknown=unknown[row]) for each in ranked]
                 results[row] = dataclasses.replace(ranked[0], alternatives=tuple(ranked[1:]))
             return found.scores
 
@@ -349,7 +352,10 @@ class Translator(SearchTask):
                 given = targets[row], total, total, *tokens, matrix
                 of_tokens = terms[place, : len(target_ids[row]) + 1].astype(float).tolist()
                 results[row] = Translation(
-                    *given, ids=tuple(target_ids[row]), token_log_probabilities=of_tokens
+                    *given,
+                    ids=tuple(target_ids[row]),
+                    token_log_probabilities=of_tokens,
+                    unknown=_unknown_places(source_ids[row]),
                 )
             return totals
 
@@ -492,7 +498,8 @@ class Translator(SearchTask):
             for place, each in enumerate(ranked)
         ]
         inputs = {"text": text} | ({"target": target} if target else {})
-        return Explanation(self.name_of_task, inputs, result.text, answers)
+        notes = [result.note] if result.note else []
+        return Explanation(self.name_of_task, inputs, result.text, answers, notes)
 
     def show_attention(self, layer: int | None = None, head: int | None = None) -> None:
         """Choose whose attention results hold, as `Transformer.show_attention` says."""
@@ -696,3 +703,7 @@ class Translator(SearchTask):
         compute_type = compute_type or "float32"
         run, size, streams = made.planned(options, compute_type, attention, len(lengths))
         return (lambda inputs: run(inputs["source"])), size, streams
+
+
+def _unknown_places(ids: Sequence[int]) -> tuple[int, ...]:
+    return tuple(place for place, token in enumerate(ids) if token == UNK_ID)

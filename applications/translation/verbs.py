@@ -17,6 +17,7 @@ from ..common.lines import Lines, in_chunks
 from ..common.verbs import (
     LongTexts,
     asks_for_map,
+    asks_for_page,
     draw_map,
     own_split,
     placed_chunks_of_lines,
@@ -105,7 +106,7 @@ def shortlist(task: Translator, options: Namespace) -> None:
 
 def visualize(task: Translator, options: Namespace) -> None:
     """Draw the alignment of a sentence and its translation."""
-    if options.format == "html":
+    if asks_for_page(options):
         return write_page(task.explain(options.input, target=options.target), options)
     if asks_for_map(options):
         found = task.explain(options.input, target=options.target)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .colors import COLORMAP
 from .figures import display_tokens, extents, make_figure, new_figure, shape_right_to_left
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def plot_alignment(
     title: str | None = None,
     overwrite: bool = False,
     maximum: float | None = None,
-    colormap: str = "bone_r",
+    colormap: str = COLORMAP,
     dpi: int = 150,
 ) -> "Figure":
     """Draw attention weights as a heat map: the source along the top, the target down the side.
@@ -93,7 +94,7 @@ def plot_heads(
     title: str | None = None,
     overwrite: bool = False,
     maximum: float | None = None,
-    colormap: str = "bone_r",
+    colormap: str = COLORMAP,
     dpi: int = 150,
 ) -> "Figure":
     """Draw all heads of a layer in one `matplotlib.figure.Figure`, up to four to a row.

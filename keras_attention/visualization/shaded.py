@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .alignment import check_maximum, check_values
+from .colors import COLORMAP, TERMINAL, background, full_weight
 from .figures import display_tokens, extents, make_figure, new_figure, shape_right_to_left
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
-# Of the 256 colours of terminals, from pale yellow to red: black letters can be read on all.
-_COLOURS = (230, 229, 222, 215, 208, 202)
 _PAGE = """\
 <!DOCTYPE html>
 <html>
 <head>
 <meta charset="utf-8">
+<meta name="color-scheme" content="light dark">
 <title>{title}</title>
 <style>
 body {{ font-family: sans-serif; line-height: 1.9; max-width: 60em; margin: 2em auto; }}
@@ -88,7 +88,8 @@ def shaded_text(
 
     Args:
         rows: A list of `ShadedTokens`, a line each.
-        maximum: The weight of the strongest colour; `None` for the largest there is.
+        maximum: The weight of the strongest colour; `None` for the largest there is, but at least
+            three times the mean of a row, so that weights that are nearly equal are all pale.
         color: Whether to write ANSI escapes, for 256 colours; else the weights, in brackets.
 
     Raises:
@@ -139,7 +140,7 @@ def shaded_html(
     for row, levels in zip(rows, _shades(rows, maximum), strict=True):
         label = f"<b>{html.escape(row.label)}</b>" if row.label else ""
         words = (
-            f'<span style="background: rgba(255, 110, 0, {level:.3f})" title="{weight:.4f}">'
+            f'<span style="{background(level) if level > 0 else ""}" title="{weight:.4f}">'
             f"{html.escape(word)}</span>"
             for word, weight, level in zip(row.labels, row.weights, levels, strict=True)
         )
@@ -157,7 +158,7 @@ def plot_shaded(
     overwrite: bool = False,
     maximum: float | None = None,
     width: float = 8.0,
-    colormap: str = "Oranges",
+    colormap: str = COLORMAP,
     dpi: int = 150,
 ) -> "Figure":
     """Draw tokens, shaded by their weights, as lines of text in a `matplotlib.figure.Figure`.
@@ -189,17 +190,16 @@ def plot_shaded(
 
 
 def _shades(rows: Sequence[ShadedTokens], maximum: float | None) -> list[np.ndarray]:
-    """Return the shades of each row, from 0 to 1 at `maximum`, or else at the largest weight."""
+    """Return the shades of each row, from 0 to 1 at `maximum`, or else as `full_weight` says."""
     if isinstance(rows, ShadedTokens) or not all(isinstance(row, ShadedTokens) for row in rows):
         raise ValueError(f"`rows` must be a list of ShadedTokens. Received: {type(rows).__name__}")
-    largest = max((float(np.max(row.weights, initial=0.0)) for row in rows), default=0.0)
-    maximum = check_maximum(maximum, largest or 1.0)
+    maximum = check_maximum(maximum, full_weight([row.weights for row in rows]))
     return [np.minimum(np.asarray(row.weights) / maximum, 1.0) for row in rows]
 
 
 def _coloured(label: str, level: float) -> str:
-    step = round(float(level) * len(_COLOURS))
-    return f"\x1b[30;48;5;{_COLOURS[step - 1]}m{label}\x1b[0m" if step else label
+    step = round(float(level) * len(TERMINAL))
+    return f"\x1b[30;48;5;{TERMINAL[step - 1]}m{label}\x1b[0m" if step else label
 
 
 def _draw(
