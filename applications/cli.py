@@ -21,11 +21,10 @@ from keras_attention.paths import output_path
 from .command import TASKS, main
 from .common.backend import require_backend
 from .common.errors import UserError, clock, one_line, say
-from .common.explanation import is_page
-from .common.files import check_new_file, check_picture, refuse_existing_output
-from .common.presets import TASK_FILE, preset_folder, read_part
+from .common.explanation import check_drawn
+from .common.files import check_new_file, refuse_existing_output
+from .common.presets import TASK_FILE, example_of, preset_folder, read_part
 from .common.search_task import SearchTask
-from .common.shown import HTML
 from .common.streams import share_cores, stream_count
 from .common.task import TextTask, origin_name
 from .common.verbs import NULL
@@ -190,14 +189,15 @@ def _serve(options):
         raise UserError(
             f"`serve` needs FastAPI and uvicorn ({error}): pip install fastapi uvicorn"
         ) from None
-    served = {}
+    served, examples = {}, {}
     for run in options.runs:
         folder, task_class = _found(run)
         dtype = precision_of(tasks.config_of(task_class, folder))
         served[run] = task_class.from_preset(folder, dtype=dtype)
         served[run].require_preprocessor()
+        examples[run] = example_of(folder, served[run])
     limits = Limits(characters=options.most_characters, seconds=options.most_seconds)
-    serve(served, options.host, options.port, limits)
+    serve(served, options.host, options.port, limits, examples)
 
 
 def _check_output(task_class, options):
@@ -207,8 +207,8 @@ def _check_output(task_class, options):
         return
     if options.verb == "export":
         refuse_existing_output(output)
-    elif options.verb == "visualize" and not is_page(output):
-        check_picture(output, more=HTML)
+    elif options.verb == "visualize":
+        check_drawn(output)
     else:
         check_new_file(output)
 

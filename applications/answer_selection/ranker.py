@@ -23,8 +23,8 @@ from ..common.errors import (
     say,
     shown,
 )
-from ..common.explanation import Explanation
-from ..common.files import check_new_file, check_picture, output_file
+from ..common.explanation import Explanation, check_drawn, is_page
+from ..common.files import check_new_file, output_file
 from ..common.lengths import OnTooLong, TooLong
 from ..common.preprocessor import as_texts, check_equally_many
 from ..common.shown import Results
@@ -278,8 +278,8 @@ class AnswerRanker(TextTask):
         Args:
             question: the question.
             candidates: one or more answers.
-            output: a new picture; None draws nothing: a notebook shows the result itself.
-                `explain` returns what can be saved as a page.
+            output: a new picture, or .html, a page as of `explain`; None draws nothing: a notebook
+                shows the result itself.
 
         Returns:
             The ranking that the picture shows.
@@ -289,7 +289,7 @@ class AnswerRanker(TextTask):
                 weights of words.
         """
         if output is not None:
-            check_picture(output)
+            check_drawn(output)
         if not self.backbone.has_weights:
             raise UserError(
                 f"encoder {self.backbone.encoder} gives no weights of words to draw: train outer, "
@@ -297,7 +297,9 @@ class AnswerRanker(TextTask):
             )
         check_single(self, "draws", question=question)
         ranking = self.rank(question, candidates)
-        if output is not None:
+        if output is not None and is_page(output):
+            self.explain(question, candidates).save(output)
+        elif output is not None:
             ranking.plot(output)
         return ranking
 

@@ -21,8 +21,13 @@ from ..common.errors import (
     say,
     shown,
 )
-from ..common.explanation import AttentionMap, Explanation, attention_map
-from ..common.files import check_picture
+from ..common.explanation import (
+    AttentionMap,
+    Explanation,
+    attention_map,
+    check_drawn,
+    is_page,
+)
 from ..common.lengths import rows_too_long
 from ..common.preprocessor import check_equally_many, weights_of
 from ..common.presets import (
@@ -361,8 +366,8 @@ class ClassificationTask(TextTask):
 
         Args:
             text: the text, or the pair.
-            output: a new .png, .svg or .pdf; None writes nothing: a notebook shows the result
-                itself. `explain` returns what can be saved as a page.
+            output: a new .png, .svg or .pdf, or .html, a page as of `explain`; None writes nothing:
+                a notebook shows the result itself.
 
         Returns:
             The prediction that is drawn.
@@ -371,7 +376,7 @@ class ClassificationTask(TextTask):
             ValueError: if the network has no attention, the text is empty, or `output` is refused.
         """
         if output is not None:
-            check_picture(output)
+            check_drawn(output)
         if not self.backbone.has_attention:
             raise UserError("architecture mean has no attention to draw: train pooling or han.")
         if not self._is_one(text):
@@ -380,7 +385,9 @@ class ClassificationTask(TextTask):
         result = self.classify(text)
         if result.empty:
             raise UserError(f"there is nothing to draw: the text is empty. Received: {shown(text)}")
-        if output is not None:
+        if output is not None and is_page(output):
+            self.explain(*(text if self.pairs else [text])).save(output)
+        elif output is not None:
             result.plot(output)
         return result
 

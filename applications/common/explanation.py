@@ -263,6 +263,14 @@ def is_page(path: Path | str) -> bool:
     return Path(path).suffix.lower() in HTML
 
 
+def check_drawn(path: Path | str) -> None:
+    """Refuse a file that neither a page nor a picture can be written to."""
+    if is_page(path):
+        check_new_file(path)
+    else:
+        check_picture(path, more=HTML)
+
+
 def check_page(path: Path | str) -> None:
     """Refuse a file that a page cannot be written to."""
     if not is_page(path):
