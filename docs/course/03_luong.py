@@ -248,12 +248,12 @@ plt.show()
 # no more than two places from its own: enough to copy, too little to group, where the place depends on the words. `general` learns both tasks. `dot` has no matrix, so encoder and decoder
 # must first learn a common language; in the copy task it found no alignment in this time, and the LSTMs carried the words
 # as far as they could. `local-p` can look anywhere, but its place moves by gradients of a narrow bell: in the second task
-# it is stuck. Other seeds and longer training change the figures, not the knowledge of a score.
+# it finds where each group begins, and then hardly moves. Other seeds and longer training change the figures, not the knowledge of a score.
 
 # %% [markdown] lang="zh"
 # 看图时想一想每种得分能知道什么。`location` 只知道位置，`local-m` 只在前后两个位置之内比较词：复制够用，分组就不够，因为位置取决于词。`general` 两样都能找到。`dot` 没有自己的矩阵，
 # 编码器和解码器得先学会说同一种语言；在复制任务里，这点时间它还没找到对齐，只靠 LSTM 自己记住一部分。`local-p` 想看哪里都行，但它的位置要靠窄窄的钟形曲线
-# 传来的梯度移动：第二个任务里它卡住了。换种子、延长训练，数字会变；一种得分不可能知道的东西，不会变。
+# 传来的梯度移动：第二个任务里它找到每组的开头，之后就几乎不动了。换种子、延长训练，数字会变；一种得分不可能知道的东西，不会变。
 
 # %% [markdown] lang="en"
 # ## Input feeding

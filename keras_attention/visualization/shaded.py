@@ -193,7 +193,7 @@ def _shades(rows: Sequence[ShadedTokens], maximum: float | None) -> list[np.ndar
     """Return the shades of each row, from 0 to 1 at `maximum`, or else as `full_weight` says."""
     if isinstance(rows, ShadedTokens) or not all(isinstance(row, ShadedTokens) for row in rows):
         raise ValueError(f"`rows` must be a list of ShadedTokens. Received: {type(rows).__name__}")
-    maximum = check_maximum(maximum, full_weight([row.weights for row in rows]))
+    maximum = check_maximum(maximum, full_weight([np.asarray(row.weights) for row in rows]))
     return [np.minimum(np.asarray(row.weights) / maximum, 1.0) for row in rows]
 
 
