@@ -154,7 +154,7 @@ def test_page_has_no_visible_fault(window, address):
 
 @pytest.fixture(scope="module")
 def server():
-    """The address of the site on a server of this process: a browser searches pages of files not."""
+    """The address of the site on a server of this process: the search needs one."""
     handler = functools.partial(_Quiet, directory=str(SITE))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as served:
         thread = threading.Thread(target=served.serve_forever)
