@@ -1,16 +1,27 @@
 """The one scale of colours for weights: from the paper to blue, which everybody can tell apart."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-COLORMAP = "Blues"
+BLUES = ("#ffffff", "#c6dbef", "#6baed6", "#2171b5", "#08306b")
 """Of pictures: lightness alone tells weights apart, so colour-blind readers see the same."""
 PALE, FULL = np.array([222, 235, 247]), np.array([66, 146, 198])
 """Of HTML, the backgrounds of the least and the greatest weight; black can be read on both."""
 TERMINAL = (195, 189, 153, 117, 75, 33)
 """Of 256 colours of terminals, from pale to strong: black can be read on all."""
 TIMES_THE_MEAN = 3
+
+
+def colors_of(colormap: str | None) -> Any:
+    """Return a colour map of matplotlib by its name; None for the one from white to dark blue."""
+    import matplotlib
+    from matplotlib.colors import LinearSegmentedColormap
+
+    if colormap is None:
+        return LinearSegmentedColormap.from_list("weights", BLUES)
+    return matplotlib.colormaps[colormap]
 
 
 def full_weight(rows: Sequence[np.ndarray]) -> float:

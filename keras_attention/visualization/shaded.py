@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .alignment import check_maximum, check_values
-from .colors import COLORMAP, TERMINAL, background, full_weight
+from .colors import TERMINAL, background, colors_of, full_weight
 from .figures import display_tokens, extents, make_figure, new_figure, shape_right_to_left
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def plot_shaded(
     overwrite: bool = False,
     maximum: float | None = None,
     width: float = 8.0,
-    colormap: str = COLORMAP,
+    colormap: str | None = None,
     dpi: int = 150,
 ) -> "Figure":
     """Draw tokens, shaded by their weights, as lines of text in a `matplotlib.figure.Figure`.
@@ -169,7 +169,7 @@ def plot_shaded(
             [`plot_alignment`][keras_attention.visualization.plot_alignment].
         maximum: As in `shaded_text`.
         width: The longest line, in inches.
-        colormap: Name of a colour map of matplotlib; the picture uses its lighter two thirds.
+        colormap: As in `plot_alignment`; the picture uses its lighter two thirds.
 
     Raises:
         ValueError, FileExistsError: As `plot_alignment` and `shaded_text`, and if `rows` is empty.
@@ -207,14 +207,12 @@ def _draw(
     levels: list[np.ndarray],
     title: str,
     width: float,
-    colormap: str,
+    colormap: str | None,
     dpi: int,
     families: list[str],
 ) -> "Figure":
-    import matplotlib
-
     figure = new_figure(figsize=(width, 1), dpi=dpi)
-    colours = matplotlib.colormaps[colormap]
+    colours = colors_of(colormap)
     style: dict[str, Any] = {"family": families, "parse_math": False}
     # Places are in inches, and negative until the height is known.
     style |= {"fontsize": 10, "va": "center_baseline", "transform": figure.dpi_scale_trans}

@@ -2,7 +2,6 @@
 
 import re
 
-import matplotlib
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
@@ -13,7 +12,7 @@ from keras_attention.visualization import (
     shaded_html,
     shaded_text,
 )
-from keras_attention.visualization.colors import FULL, PALE, background, full_weight
+from keras_attention.visualization.colors import FULL, PALE, background, colors_of, full_weight
 
 ROWS = [
     ShadedTokens(["It", "opened", "￭,"], [0.0, 0.3, 0.6], label="0.84"),
@@ -107,7 +106,7 @@ def test_the_picture_shades_each_token_inside_its_width(tmp_path):
     texts = {text.get_text(): text for text in figure.texts}
     assert figure.texts[0].get_text() == "A question" and path.read_bytes()[1:4] == b"PNG"
     strongest = max(weights.max(), 3 * weights.mean())
-    shade = matplotlib.colormaps["Blues"](weights[7] / strongest * 2 / 3)
+    shade = colors_of(None)(weights[7] / strongest * 2 / 3)
     assert to_rgb(figure.texts[2 + 7].get_bbox_patch().get_facecolor()) == pytest.approx(shade[:3])
     assert texts["York"].get_bbox_patch().get_facecolor()[3] == 0  # no weight, no background
     assert figure.get_size_inches()[0] <= 8.0
