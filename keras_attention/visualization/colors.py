@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-BLUES = ("#ffffff", "#c6dbef", "#6baed6", "#2171b5", "#08306b")
+BLUES = ("#ffffff", "#9ecae1", "#4292c6", "#08519c", "#08306b")
 """Of pictures: lightness alone tells weights apart, so colour-blind readers see the same."""
 PALE, FULL = np.array([222, 235, 247]), np.array([66, 146, 198])
 """Of HTML, the backgrounds of the least and the greatest weight; black can be read on both."""

@@ -169,7 +169,7 @@ def plot_shaded(
             [`plot_alignment`][keras_attention.visualization.plot_alignment].
         maximum: As in `shaded_text`.
         width: The longest line, in inches.
-        colormap: As in `plot_alignment`; the picture uses its lighter two thirds.
+        colormap: As in `plot_alignment`; the picture uses its lighter half.
 
     Raises:
         ValueError, FileExistsError: As `plot_alignment` and `shaded_text`, and if `rows` is empty.
@@ -223,7 +223,7 @@ def _draw(
     for words, shade in zip(lines, levels, strict=True):
         texts = [figure.text(0, 0, words[0], weight="bold", **style)] if words[0] else []
         for word, level in zip(words[1:], shade, strict=True):
-            colour = colours(float(level) * 2 / 3) if level > 0 else "none"
+            colour = colours(float(level) / 2) if level > 0 else "none"
             box = {"boxstyle": "round,pad=0.12", "facecolor": colour, "edgecolor": "none"}
             texts.append(figure.text(0, 0, word, bbox=box, **style))
         down = _place_row(texts, figure, width, down) + _LINE + _BETWEEN_ROWS

@@ -106,7 +106,7 @@ def test_the_picture_shades_each_token_inside_its_width(tmp_path):
     texts = {text.get_text(): text for text in figure.texts}
     assert figure.texts[0].get_text() == "A question" and path.read_bytes()[1:4] == b"PNG"
     strongest = max(weights.max(), 3 * weights.mean())
-    shade = colors_of(None)(weights[7] / strongest * 2 / 3)
+    shade = colors_of(None)(weights[7] / strongest / 2)
     assert to_rgb(figure.texts[2 + 7].get_bbox_patch().get_facecolor()) == pytest.approx(shade[:3])
     assert texts["York"].get_bbox_patch().get_facecolor()[3] == 0  # no weight, no background
     assert figure.get_size_inches()[0] <= 8.0
