@@ -21,7 +21,7 @@ PORTABLE := tests/ops tests/layers tests/interop tests/contracts tests/decoding
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo static test test-slow test-jax test-torch test-versions trial mutate check docs pages course bench dist clean
+.PHONY: help demo static test test-slow test-jax test-torch test-versions trial mutate check docs pages pictures course notebooks bench dist clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -68,8 +68,14 @@ docs: $(VENV)/.installed-docs ## Build the documentation into site/
 pages: docs $(VENV)/.installed-tests ## Open each page of site/ in Chromium and look for visible faults
 	$(PYTEST) -q tests/pages
 
-course: $(VENV)/.installed-course ## Run the lectures of docs/course, or LECTURES, and keep what they show (8 minutes on 2 cores)
-	$(ONE_THREAD) $(BIN)/python -m docs.course.build --jobs $(WORKERS) $(LECTURES)
+course: $(VENV)/.installed-course ## Run the lectures, or LECTURES=2, into runs/course; KEEP=1 keeps them in docs (8 minutes on 2 cores)
+	$(ONE_THREAD) $(BIN)/python -m docs.course.build --jobs $(WORKERS) $(if $(KEEP),--keep) $(LECTURES)
+
+notebooks: $(VENV)/.installed-course ## Render pages and notebooks of the lectures anew, without a run
+	$(BIN)/python -m docs.course.build --render $(LECTURES)
+
+pictures: $(VENV)/.installed-docs ## Draw the pictures of the pages anew
+	$(BIN)/python -m docs.pictures
 
 bench: $(VENV)/.installed-benchmarks ## Measure the layers beside PyTorch and plain Keras
 	$(BIN)/python -m benchmarks

@@ -21,9 +21,9 @@ from keras_attention.paths import output_path
 from .command import TASKS, main
 from .common.backend import require_backend
 from .common.errors import UserError, clock, one_line, say
-from .common.explanation import check_page
-from .common.files import check_new_file, check_picture, refuse_existing_output
-from .common.presets import TASK_FILE, preset_folder, read_part
+from .common.explanation import check_drawn
+from .common.files import check_new_file, refuse_existing_output
+from .common.presets import TASK_FILE, example_of, preset_folder, read_part
 from .common.search_task import SearchTask
 from .common.streams import share_cores, stream_count
 from .common.task import TextTask, origin_name
@@ -184,29 +184,26 @@ def _serve(options):
         raise UserError(
             f"`serve` needs FastAPI and uvicorn ({error}): pip install fastapi uvicorn"
         ) from None
-    served = {}
+    served, examples = {}, {}
     for run in options.runs:
         folder, task_class = _found(run)
         dtype = precision_of(tasks.config_of(task_class, folder))
         served[run] = task_class.from_preset(folder, dtype=dtype)
         served[run].require_preprocessor()
+        examples[run] = example_of(folder, served[run])
     limits = Limits(characters=options.most_characters, seconds=options.most_seconds)
-    serve(served, options.host, options.port, limits)
+    serve(served, options.host, options.port, limits, examples)
 
 
 def _check_output(task_class, options):
     """Refuse an output that cannot be written, before the model is loaded."""
     output = getattr(options, "output", None)
     if output is None:
-        if options.verb == "visualize" and options.format == "html":
-            raise UserError("--format html writes a page: name it with --output F.html.")
         return
     if options.verb == "export":
         refuse_existing_output(output)
-    elif getattr(options, "format", None) == "html":
-        check_page(output)
-    elif options.verb == "visualize" and Path(output).suffix.lower() not in task_class.shaded_pages:
-        check_picture(output, more=task_class.shaded_pages)
+    elif options.verb == "visualize":
+        check_drawn(output)
     else:
         check_new_file(output)
 

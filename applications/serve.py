@@ -54,11 +54,16 @@ class Limits:
 
 
 class Model(BaseModel):
-    """A model that is served, with the texts that it asks for, by name; beams where it has any."""
+    """A model that is served, with the texts that it asks for, by name; beams where it has any.
+
+    `action` is what the button of the page says, and `example` holds texts to try, if there are.
+    """
 
     name: str
     task: str
     asks: dict[str, str]
+    action: str
+    example: dict[str, str]
     beam_size: int | None
 
 
@@ -194,6 +199,7 @@ def make_app(
     tasks: Mapping[str, TextTask],
     limits: Limits | None = None,
     hosts: Iterable[str] | None = LOCAL,
+    examples: Mapping[str, Mapping[str, str]] | None = None,
 ) -> FastAPI:
     """Return the application that serves tasks, for any ASGI server.
 
@@ -201,6 +207,7 @@ def make_app(
         tasks: the tasks by the names that the page shows.
         limits: of requests, and of the server.
         hosts: the names by which it may be called; None for any.
+        examples: texts for tasks that the page offers to try, by their names.
     """
     limits = limits or Limits()
     app = FastAPI(
@@ -213,7 +220,7 @@ def make_app(
     # Each character is up to 6 bytes, as `\u1234`, and 12 beyond the basic plane.
     most = 12 * limits.characters + SPARE_BYTES
     app.add_middleware(Guard, hosts=hosts, most=most, seconds=limits.seconds)
-    _add_answers(app, dict(tasks), limits)
+    _add_answers(app, dict(tasks), limits, {k: dict(v) for k, v in (examples or {}).items()})
     _add_problems(app)
     content = page()
     headers = {"Content-Security-Policy": _policy(content), "X-Content-Type-Options": "nosniff"}
@@ -225,7 +232,12 @@ def make_app(
     return app
 
 
-def _add_answers(app: FastAPI, tasks: dict[str, TextTask], limits: Limits) -> None:
+def _add_answers(
+    app: FastAPI,
+    tasks: dict[str, TextTask],
+    limits: Limits,
+    examples: dict[str, dict[str, str]],
+) -> None:
     desk = Desk(limits)
     locks = {name: threading.Lock() for name in tasks}
     statuses = (400, 403, 404, 408, 413, 422, 500, 503)
@@ -238,6 +250,8 @@ def _add_answers(app: FastAPI, tasks: dict[str, TextTask], limits: Limits) -> No
                 name=name,
                 task=task.name_of_task,
                 asks=dict(task.asks),
+                action=task.action,
+                example=examples.get(name, {}),
                 beam_size=task.search.beam_size if isinstance(task, SearchTask) else None,
             )
             for name, task in tasks.items()
@@ -363,8 +377,14 @@ def is_local(host: str) -> bool:
         return host == "localhost"
 
 
-def serve(tasks: Mapping[str, TextTask], host: str, port: int, limits: Limits) -> None:
-    """Serve tasks until interrupted.
+def serve(
+    tasks: Mapping[str, TextTask],
+    host: str,
+    port: int,
+    limits: Limits,
+    examples: Mapping[str, Mapping[str, str]] | None = None,
+) -> None:
+    """Serve tasks until interrupted; `examples` are as of `make_app`.
 
     Raises:
         UserError: where the address cannot be had.
@@ -386,7 +406,7 @@ def serve(tasks: Mapping[str, TextTask], host: str, port: int, limits: Limits) -
     local = is_local(host)
     if not local:
         say(f"note: whoever reaches {host} can use this server, which asks for no password.")
-    app = make_app(tasks, limits, (*LOCAL, host) if local else None)
+    app = make_app(tasks, limits, (*LOCAL, host) if local else None, examples)
     print(f"http://{name}:{listening.getsockname()[1]}/", flush=True)
     say("Ctrl-C ends.")
     config = uvicorn.Config(app, log_level="warning", limit_concurrency=64, timeout_keep_alive=5)

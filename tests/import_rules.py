@@ -18,6 +18,7 @@ LIBRARY = {
     "visualization": {"visualization", "paths"},
     "distribute": {"distribute"},
     "interop": {"layers", "interop"},
+    "course": {"course"},
     "paths": set(),
     "version": set(),
 }

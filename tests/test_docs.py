@@ -17,6 +17,7 @@ from tests.docs_examples import documented, fences, pages, run_fences, run_page,
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 MODULES = [
+    "keras_attention.course",
     "keras_attention.decoding",
     "keras_attention.distribute",
     "keras_attention.interop",

@@ -139,6 +139,12 @@ class AnswerPreprocessor(TextPreprocessor):
         coverage = Coverage(sum(map(len, rows)), len(unknown), cut)
         return [row[: self.max_length] for row in ids], coverage
 
+    def unknown(self, text: str) -> tuple[int, ...]:
+        """Return the places of those words that the vocabulary lacks, of a text as it is read."""
+        (ids,) = self.tokenizer.encode([text])
+        read = enumerate(ids[: self.max_length])
+        return tuple(place for place, token in read if token == UNK_ID)
+
     def encode_in_graph(self, texts):
         """Return the ids of a tensor of strings `(B,)`, as `encode` gives them, ragged."""
         import tensorflow as tf

@@ -20,11 +20,11 @@ from ..common.errors import (
     say,
     shown,
 )
-from ..common.explanation import Explanation
+from ..common.explanation import Explanation, check_drawn, is_page
 from ..common.files import check_new_file, output_file
 from ..common.lengths import OnTooLong, TooLong
 from ..common.preprocessor import as_texts, check_equally_many
-from ..common.shown import HTML, check_shaded
+from ..common.shown import Results
 from ..common.task import TextTask
 from ..common.vectors import start_vectors
 from .batches import EncodedQuestions, TrainingBatches, encode
@@ -75,7 +75,8 @@ class AnswerRanker(TextTask):
     ```
     """
 
-    name_of_task, shaded_pages = "answer-selection", HTML
+    name_of_task = "answer-selection"
+    action = "Rank"
     config_class = AnswerSelectionConfig
     asks: ClassVar = {"question": "Question", "candidates": "Candidates, one on each line"}
     network_class, preprocessor_cls = AnswerNetwork, AnswerPreprocessor
@@ -178,7 +179,7 @@ class AnswerRanker(TextTask):
         kept = self._without_long(asked, on_too_long)
         if asked != kept:
             rankings = iter(self._ranked([each for each in kept if each is not None]))
-            return [None if each is None else next(rankings) for each in kept]
+            return Results(None if each is None else next(rankings) for each in kept)
         return self._ranked(asked)
 
     def _ranked(self, asked: Sequence[Question]) -> list[Ranking]:
@@ -188,15 +189,18 @@ class AnswerRanker(TextTask):
         rankings = []
         for each, values, shades in zip(asked, scores, weights, strict=True):
             answers, read = [], tokens(each.text)
+            unknown = self.preprocessor.unknown(each.text)
             pairs = enumerate(zip(each.candidates, values, strict=True))
             for place, (candidate, value) in pairs:
                 weight = shades[place] if self.backbone.has_weights else None
                 matrix = weight if np.ndim(weight) == 2 else None
+                text = candidate.text
                 more = (by_word(weight), int(candidate.id), read, matrix)
-                answers.append(Answer(candidate.text, float(value), tokens(candidate.text), *more))
+                more += (self.preprocessor.unknown(text), unknown)
+                answers.append(Answer(text, float(value), tokens(text), *more))
             answers.sort(key=lambda answer: -answer.score)  # equal ones in the order given
             rankings.append(Ranking(each.text, tuple(answers)))
-        return rankings
+        return Results(rankings)
 
     def score(self, questions: Any) -> tuple[list[np.ndarray], list[list[np.ndarray]]]:
         """Return for each question the scores of its candidates, and the weights of their words.
@@ -273,8 +277,8 @@ class AnswerRanker(TextTask):
         Args:
             question: the question.
             candidates: one or more answers.
-            output: a new file, a page of HTML or a picture; None draws nothing: a notebook shows
-                the result itself.
+            output: a new picture, or .html, a page as of `explain`; None draws nothing: a notebook
+                shows the result itself.
 
         Returns:
             The ranking that the picture shows.
@@ -284,7 +288,7 @@ class AnswerRanker(TextTask):
                 weights of words.
         """
         if output is not None:
-            check_shaded(output)
+            check_drawn(output)
         if not self.backbone.has_weights:
             raise UserError(
                 f"encoder {self.backbone.encoder} gives no weights of words to draw: train outer, "
@@ -292,7 +296,9 @@ class AnswerRanker(TextTask):
             )
         check_single(self, "draws", question=question)
         ranking = self.rank(question, candidates)
-        if output is not None:
+        if output is not None and is_page(output):
+            self.explain(question, candidates).save(output)
+        elif output is not None:
             ranking.plot(output)
         return ranking
 
@@ -310,7 +316,8 @@ class AnswerRanker(TextTask):
         answers = [each.explained() for each in ranking]
         given = [each.text for each in sorted(ranking, key=lambda each: each.position)]
         inputs = {"question": question, "candidates": "\n".join(given)}
-        return Explanation(self.name_of_task, inputs, answers[0].text, answers)
+        notes = [ranking.note] if ranking.note else []
+        return Explanation(self.name_of_task, inputs, answers[0].text, answers, notes)
 
     # ---- The hooks of TextTask.
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from keras_attention.visualization import ShadedTokens
+from keras_attention.visualization import ShadedTokens, display_tokens
 
-from ..common.explanation import ExplainedAnswer, attention_map
+from ..common.explanation import ExplainedAnswer, Tokens, attention_map
 from ..common.shown import Shown
+from ..common.unknown import unknown_note, unknown_words
 from .data import QuestionSet
 from .metrics import ranking_score
 from .preprocessor import Coverage
@@ -34,6 +35,8 @@ class Answer(Shown):
         question: the question's words, as far as they are read.
         matrix: how much attention each of these gives to each of `tokens`, where the network
             gives such weights; `weights` are their mean.
+        unknown: the places of those of `tokens` that the vocabulary lacks.
+        question_unknown: the places of those of `question`.
 
     Example:
 
@@ -55,6 +58,13 @@ class Answer(Shown):
     position: int
     question: Sequence[str] = dataclasses.field(default=(), repr=False)
     matrix: np.ndarray | None = dataclasses.field(default=None, repr=False)
+    unknown: tuple[int, ...] = dataclasses.field(default=(), repr=False)
+    question_unknown: tuple[int, ...] = dataclasses.field(default=(), repr=False)
+
+    @property
+    def note(self) -> str:
+        """How many words of the candidate are unknown, and which; "" where all are known."""
+        return unknown_note(*unknown_words(self.tokens, self.unknown))
 
     @property
     def shaded(self) -> list[ShadedTokens]:
@@ -66,9 +76,13 @@ class Answer(Shown):
         if self.weights is None:
             return ExplainedAnswer(self.text, self.score)
         of_question = self.matrix is not None
-        rows = self.question if of_question else [f"{self.score:.3f}"]
+        rows: Tokens | list[str] = [f"{self.score:.3f}"]
+        if of_question:
+            labels = display_tokens(self.question)
+            rows = Tokens(labels, unknown=list(self.question_unknown))
+        columns = Tokens(display_tokens(self.tokens), unknown=list(self.unknown))
         weights = self.matrix if of_question else [self.weights]
-        shown = attention_map("attention", rows, self.tokens, weights)
+        shown = attention_map("attention", rows, columns, weights)
         return ExplainedAnswer(self.text, self.score, [shown])
 
 
@@ -89,7 +103,7 @@ class Ranking(Shown, Sequence):
     ranker = AnswerRanker.from_questions(questions, units=8)
     ranking = ranker.rank("who is it ?", ["the sky is blue .", "it is a dog ."])
     print([answer.text for answer in ranking])
-    ranking.plot("ranking.html")
+    ranking.plot("ranking.png")
     ```
     """
 
@@ -105,6 +119,15 @@ class Ranking(Shown, Sequence):
     @property
     def title(self) -> str:
         return self.question
+
+    @property
+    def note(self) -> str:
+        """How many words of all texts are unknown, and which; "" where all are known."""
+        first = self.answers[0]
+        found = [unknown_words(each.tokens, each.unknown) for each in self.answers]
+        found.insert(0, unknown_words(first.question, first.question_unknown))
+        words = [word for _, unknown in found for word in unknown]
+        return unknown_note(sum(count for count, _ in found), words)
 
     @property
     def shaded(self) -> list[ShadedTokens]:

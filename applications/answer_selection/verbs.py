@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from ..common.bad_lines import named
 from ..common.errors import UserError, say
 from ..common.lengths import TooLong, rows_too_long
-from ..common.verbs import STANDARD_INPUT, chunks_of_lines, own_split, write_lines, write_page
+from ..common.verbs import (
+    STANDARD_INPUT,
+    asks_for_page,
+    chunks_of_lines,
+    own_split,
+    write_lines,
+    write_page,
+)
 from .data import QuestionSet, has_split, load_questions, read_questions
 from .ranker import AnswerRanker
 from .results import table
@@ -57,7 +64,7 @@ def _refuse_long(task: AnswerRanker, options: Namespace, candidates: Sequence[st
 
 def visualize(task: AnswerRanker, options: Namespace) -> None:
     """Shade the words of answers by their attention, in the terminal and in a file."""
-    if options.format == "html":
+    if asks_for_page(options):
         return write_page(task.explain(options.question, options.answer), options)
     print(task.draw(options.question, options.answer, options.output).show())
     if options.output:

@@ -58,6 +58,12 @@ class BackboneTokenizer(Tokenizer):
         return self.tokenizer.vocabulary_size() + OFFSET
 
     @property
+    def unknown_id(self) -> int | None:
+        """The id of words that the vocabulary lacks; None where there is none, as for bytes."""
+        own = getattr(self.tokenizer, "unk_token_id", None)
+        return None if own is None else int(own) + OFFSET
+
+    @property
     def vocabulary(self) -> list[str]:
         return [*SPECIAL_TOKENS, *self.tokenizer.get_vocabulary()]
 

@@ -18,7 +18,13 @@ from ..common.errors import (
     say,
     shown,
 )
-from ..common.explanation import AttentionMap, Explanation, attention_map
+from ..common.explanation import (
+    AttentionMap,
+    Explanation,
+    attention_map,
+    check_drawn,
+    is_page,
+)
 from ..common.lengths import rows_too_long
 from ..common.preprocessor import check_equally_many, weights_of
 from ..common.presets import (
@@ -27,7 +33,7 @@ from ..common.presets import (
     read_preprocessor,
     update_preprocessor,
 )
-from ..common.shown import HTML, check_shaded
+from ..common.shown import Results
 from ..common.task import TextTask
 from ..common.vectors import read_vectors, start_vectors, with_words
 from ..text import BucketedBatches
@@ -73,7 +79,7 @@ class ClassificationTask(TextTask):
     """
 
     name_of_task = "classification"
-    shaded_pages = HTML
+    action = "Classify"
     config_class = ClassificationConfig
     network_class, preprocessor_cls = Classifier, ClassificationPreprocessor
     training_keys: ClassVar = {x: x for x in ("label_smoothing", "threshold")}
@@ -248,15 +254,19 @@ class ClassificationTask(TextTask):
         predictions: list[Any] = [None] * count
         for row, scores, _, weights in self._answers(batches):
             more = {"truncated": bool(cut[row]), "empty": bool(empty[row])}
-            if return_weights and self.backbone.has_attention:
+            unknown = [preprocessor.unknown(column[row]) for column in ids]
+            wants_weights = return_weights and self.backbone.has_attention
+            if wants_weights or any(unknown):
                 tokens = [preprocessor.tokens(column[row]) for column in columns]
+                more["unknown"] = results.unknown_of(tokens, unknown)
+            if wants_weights:
                 more["weights"] = results.weights_of(tokens, weights)
             predictions[row] = results.prediction_of(
                 scores, preprocessor.labels, thresholds, **more
             )
         for row in long if on_too_long == "skip" else ():
             predictions[row] = None
-        return predictions
+        return Results(predictions)
 
     def refuse_long(self, texts: Any) -> None:
         """Raise a `TooLong` where texts, or pairs of texts, have more tokens than are read."""
@@ -354,8 +364,8 @@ class ClassificationTask(TextTask):
 
         Args:
             text: the text, or the pair.
-            output: a new .png, .svg, .pdf or .html; None writes nothing: a notebook shows the
-                result itself.
+            output: a new .png, .svg or .pdf, or .html, a page as of `explain`; None writes nothing:
+                a notebook shows the result itself.
 
         Returns:
             The prediction that is drawn.
@@ -364,7 +374,7 @@ class ClassificationTask(TextTask):
             ValueError: if the network has no attention, the text is empty, or `output` is refused.
         """
         if output is not None:
-            check_shaded(output)
+            check_drawn(output)
         if not self.backbone.has_attention:
             raise UserError("architecture mean has no attention to draw: train pooling or han.")
         if not self._is_one(text):
@@ -373,7 +383,9 @@ class ClassificationTask(TextTask):
         result = self.classify(text)
         if result.empty:
             raise UserError(f"there is nothing to draw: the text is empty. Received: {shown(text)}")
-        if output is not None:
+        if output is not None and is_page(output):
+            self.explain(*(text if self.pairs else [text])).save(output)
+        elif output is not None:
             result.plot(output)
         return result
 

@@ -20,7 +20,7 @@ from ..common.preprocessor import (
     is_tensor,
     padded,
 )
-from ..text import END_ID, PAD_ID, Tokenizer, nfc
+from ..text import END_ID, PAD_ID, UNK_ID, Tokenizer, nfc
 from . import backbones
 from .config import ClassificationConfig, TokenizerConfig
 from .encoders import SIDES
@@ -329,6 +329,12 @@ class ClassificationPreprocessor(TextPreprocessor):
             kept.append(row[:left])
             left -= len(kept[-1])
         return [row for row in kept if row] if self.sentences else kept
+
+    def unknown(self, ids: list[int]) -> list[int]:
+        """Return the places of unknown tokens in the ids of a text, among those of `tokens`."""
+        wanted = getattr(self.tokenizer, "unknown_id", UNK_ID)
+        tokens = [token for token in ids if token != END_ID]
+        return [place for place, token in enumerate(tokens) if token == wanted]
 
     def _columns(self, x):
         """Return the texts of each side: lists, or tensors of strings."""

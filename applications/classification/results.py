@@ -2,7 +2,7 @@
 
 import dataclasses
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,8 @@ from ..common.explanation import (
     attention_map,
 )
 from ..common.files import check_picture
-from ..common.shown import Shown, written
+from ..common.shown import Shown, noted, written
+from ..common.unknown import unknown_note, unknown_words
 from .metrics import calibration, confusion_matrix, f1_scores
 from .preprocessor import Labels
 
@@ -81,13 +82,21 @@ class Weights:
             for tokens, words, weight in sentences
         ]
 
-    def map(self, name: str) -> AttentionMap:
-        """Return the weights of the words of all sentences on end, shaded, as a map for a page."""
-        words = display_tokens([token for sentence in self.tokens for token in sentence])
-        side = Tokens(words)
+    def map(self, name: str, unknown: Collection[str] = ()) -> AttentionMap:
+        """Return the weights of the words of all sentences on end, shaded, as a map for a page.
+
+        Args:
+            name: of the map.
+            unknown: the tokens that the vocabulary lacks.
+        """
+        tokens = [token for sentence in self.tokens for token in sentence]
+        side = Tokens(display_tokens(tokens))
         if len(self.tokens) > 1:
             places = [place for place, sentence in enumerate(self.tokens) for _ in sentence]
-            side = Tokens(words, [" ".join(each) for each in self.tokens], places, "sentences")
+            sentences = [" ".join(each) for each in self.tokens]
+            side = Tokens(side.tokens, sentences, places, "sentences")
+        places = [place for place, token in enumerate(tokens) if token in unknown]
+        side = dataclasses.replace(side, unknown=places)
         return attention_map(
             name, [name], side, [np.concatenate([each.weights for each in self.rows])]
         )
@@ -105,6 +114,7 @@ class Prediction(Shown):
         empty: whether a text has no words, so that the answer is what the network says of nothing.
         weights: what it attended to, in each text of a pair; none where it was not asked for, or
             the network has no attention.
+        unknown: the unknown tokens of the text, or both texts, after the number of all.
 
     Example:
 
@@ -124,6 +134,12 @@ class Prediction(Shown):
     truncated: bool = False
     empty: bool = False
     weights: tuple[Weights, ...] = dataclasses.field(default=(), repr=False)
+    unknown: tuple[int, list[str]] = dataclasses.field(default=(0, []), repr=False)
+
+    @property
+    def note(self) -> str:
+        """How many words are unknown to the model, and which; "" where all are known."""
+        return unknown_note(*self.unknown)
 
     @property
     def label(self) -> str | int | None:
@@ -159,13 +175,15 @@ class Prediction(Shown):
         Args:
             color: whether it has colours; None for what standard output can show.
         """
-        return "\n".join([self.summary, *([super().show(color)] if self.rows else [])])
+        below = super().show(color) if self.rows else self.note
+        return "\n".join(filter(None, [self.summary, below]))
 
     def as_json(self) -> dict[str, Any]:
         """Return the answer as JSON types."""
         answer = {"labels": list(self.labels), "probabilities": self.probabilities}
         answer = answer if self.number is None else {"number": self.number}
-        return answer | {name: True for name in ("truncated", "empty") if getattr(self, name)}
+        answer |= {name: True for name in ("truncated", "empty") if getattr(self, name)}
+        return answer | ({"unknown": self.unknown[1]} if self.unknown[1] else {})
 
     def explanation(
         self, inputs: Mapping[str, str], more: Sequence[AttentionMap] = ()
@@ -177,7 +195,7 @@ class Prediction(Shown):
             more: maps beside those of the words.
         """
         maps = [
-            each.map(name)
+            each.map(name, self.unknown[1])
             for name, each in zip(inputs, self.weights, strict=False)
             if any(each.tokens)
         ]
@@ -186,10 +204,27 @@ class Prediction(Shown):
         answers = answers or [ExplainedAnswer(self.summary)]
         answers[0] = dataclasses.replace(answers[0], maps=[*maps, *more])
         notes = ["A text has no words."] if self.empty else []
+        notes += [self.note] if self.note else []
         return Explanation("classification", dict(inputs), self.summary, answers, notes)
 
     def _repr_html_(self) -> str:
-        return super()._repr_html_() if self.rows else f"<b>{html.escape(self.summary)}</b>"
+        if self.rows:
+            return super()._repr_html_()
+        return f"<b>{html.escape(self.summary)}</b>{noted(self.note)}"
+
+
+def unknown_of(
+    texts: Sequence[list[list[str]]], places: Sequence[Sequence[int]]
+) -> tuple[int, list[str]]:
+    """Return the number of words of the texts of an example, and those that are unknown.
+
+    Args:
+        texts: the tokens of each text, in sentences.
+        places: the places of its unknown tokens, all sentences on end.
+    """
+    tokens = [[token for sentence in text for token in sentence] for text in texts]
+    found = [unknown_words(*each) for each in zip(tokens, places, strict=True)]
+    return sum(count for count, _ in found), [word for _, words in found for word in words]
 
 
 def weights_of(

@@ -9,11 +9,11 @@ from pathlib import Path
 from ..common.bad_lines import BadLine, Line
 from ..common.errors import UserError, say
 from ..common.files import check_picture
-from ..common.shown import check_shaded
 from ..common.verbs import (
     LongTexts,
     Placed,
     asks_for_map,
+    asks_for_page,
     chunks_of_file,
     draw_map,
     own_split,
@@ -77,14 +77,12 @@ def predict(task: ClassificationTask, options: Namespace) -> None:
 
 def visualize(task: ClassificationTask, options: Namespace) -> None:
     """Shade the words of a text, or of a pair, by what is attended to."""
-    if options.output and options.format == "picture":
-        check_shaded(options.output)
     if task.pairs == (options.second is None):
         raise UserError(
             f"this run reads {'pairs of texts' if task.pairs else 'single texts'}. "
             f"Received: {'a single text' if task.pairs else '2 texts'}."
         )
-    if options.format == "html":
+    if asks_for_page(options):
         return write_page(task.explain(options.input, options.second), options)
     chosen = options.attention_layer, options.attention_head
     if asks_for_map(options) or any(each is not None for each in chosen):

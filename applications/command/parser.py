@@ -15,7 +15,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import SequenceMatcher
@@ -23,6 +22,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from .light import PACKAGE, light
+from .quiet import LEVEL, held_back_unless_error
 from .tasks import (
     TASKS,
     TaskCommand,
@@ -82,13 +82,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.verb == "train" and (options.help or options.help_all):
         print(_train_help(options))
         return 0
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", LEVEL)
     absent, is_own_process = _not_needed(options), arguments is None
     if is_own_process:
         absent += _not_needed_by_keras()
         gc.disable()  # modules make no garbage to speak of
     try:
-        with _held_back_unless_error(), _left_out(*absent):
+        with held_back_unless_error(), _left_out(*absent):
             from keras_attention.applications.cli import run
     except KeyboardInterrupt:
         return 130
@@ -170,28 +170,6 @@ def _left_out(*packages: str) -> Iterator[None]:
     finally:
         for name in absent:
             del sys.modules[name]
-
-
-@contextmanager
-def _held_back_unless_error() -> Iterator[None]:
-    """Keep what is written to standard error back, and show it if the block fails.
-
-    Some lines of TensorFlow's start-up are written by C++ code that no setting silences.
-    """
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with tempfile.TemporaryFile() as log:
-        os.dup2(log.fileno(), 2)
-        try:
-            yield
-        except Exception:
-            log.seek(0)
-            os.write(kept, log.read())
-            raise
-        finally:
-            sys.stderr.flush()
-            os.dup2(kept, 2)
-            os.close(kept)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -194,18 +194,11 @@ JSON = switch("--json", "write JSON in place of a table")
 OUTPUT = file("--output", "new file; standard output if not given")
 PICTURE = file(
     "--output",
-    "new .png, .svg, .pdf or other picture that matplotlib writes; the terminal if not given",
-    metavar="F.png",
+    "new .html, a page to click with all the attention there is, that needs no server; or .png, "
+    ".svg, .pdf or other picture that matplotlib writes (default: the terminal)",
+    metavar="F.html",
 )
-PAGE = file("--output", "new .html, .png, .svg, .pdf or other picture that matplotlib writes")
 FOLDER = file("--output", "new folder", metavar="D", required=True)
-FORM = Option(
-    "--format",
-    "picture: as the suffix of --output says; html: a page to click, with all the attention there "
-    "is, that needs no server (default: picture)",
-    choices=("picture", "html"),
-    default="picture",
-)
 COUNT = {"type": positive, "metavar": "N"}
 
 
@@ -404,7 +397,7 @@ TRANSLATION = TaskCommand(
             on_too_long("the run's data.on_too_long, else error", "10,000 tokens", EMPTY_LINE),
         ],
         "shortlist": [*PAIRS, CANDIDATES, file("--output", "new file (text)", required=True)],
-        "visualize": [text("--input", "the sentence"), TARGET, PICTURE, FORM, *TRANSLATED],
+        "visualize": [text("--input", "the sentence"), TARGET, PICTURE, *TRANSLATED],
         "export": [FORMAT, FOLDER],
     },
 )
@@ -444,7 +437,7 @@ SUMMARIZATION = TaskCommand(
             *(DOCUMENTS, OUTPUT, JSON_LINES, PREFIX, *SUMMARY_SEARCH),
             on_too_long("truncate", "data.max_words or data.max_sentences", NULL_SUMMARY),
         ],
-        "visualize": [text("--input", "the document"), PICTURE, FORM],
+        "visualize": [text("--input", "the document"), PICTURE],
         "export": [FOLDER],
     },
 )
@@ -479,7 +472,7 @@ ANSWER_SELECTION = TaskCommand(
     options={
         "evaluate": [split("dev", "test"), QUESTIONS, RANKING, JSON, LONG_ANSWERS],
         "predict": [QUESTION, FILE_OF_CANDIDATES, OUTPUT, TOP, LONG_ANSWERS],
-        "visualize": [QUESTION, ANSWERS, PAGE, FORM],
+        "visualize": [QUESTION, ANSWERS, PICTURE],
         "export": [FOLDER],
     },
 )
@@ -532,7 +525,7 @@ CLASSIFICATION = TaskCommand(
             *(TEXTS, OUTPUT, THRESHOLD),
             on_too_long("truncate", "data.max_length tokens", NULL_LABEL),
         ],
-        "visualize": [text("--input", "the text"), SECOND, PAGE, FORM, *WORDS],
+        "visualize": [text("--input", "the text"), SECOND, PICTURE, *WORDS],
         "export": [FOLDER],
     },
 )

@@ -37,12 +37,14 @@ class Tokens:
         groups: what the tokens are parts of, such as words; none where they are not parts.
         group_of: of each token, the number of its group.
         unit: what the groups are, `"words"` or `"sentences"`.
+        unknown: the places of the tokens that the model's vocabulary lacks.
     """
 
     tokens: list[str]
     groups: list[str] = dataclasses.field(default_factory=list)
     group_of: list[int] = dataclasses.field(default_factory=list)
     unit: str = ""
+    unknown: list[int] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -256,8 +258,21 @@ def page(explanations: Sequence[Explanation] | None = None) -> str:
     return template.replace(PLACE, PLACE.replace("null", held.replace("<", "\\u003c")))
 
 
+def is_page(path: Path | str) -> bool:
+    """Whether a file is a page, by its suffix."""
+    return Path(path).suffix.lower() in HTML
+
+
+def check_drawn(path: Path | str) -> None:
+    """Refuse a file that neither a page nor a picture can be written to."""
+    if is_page(path):
+        check_new_file(path)
+    else:
+        check_picture(path, more=HTML)
+
+
 def check_page(path: Path | str) -> None:
     """Refuse a file that a page cannot be written to."""
-    if Path(path).suffix.lower() not in HTML:
+    if not is_page(path):
         raise UserError(f"a page is a file {' or '.join(HTML)}. Received: {path}.")
     check_new_file(path)

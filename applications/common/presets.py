@@ -20,6 +20,7 @@ from .files import MOST_JSON, json_object, read_bytes, verify_checksum, write_te
 from .weights import check_sizes, load_weights
 
 TASK_FILE, NETWORK_FILE = "task.json", "config.json"
+EXAMPLE_FILE = "example.json"
 PREPROCESSOR_FILE, WEIGHTS_FILE = "preprocessor.json", "model.weights.h5"
 PRESETS = Path(__file__).parents[1] / "presets"
 """The presets that come with the package, one folder each."""
@@ -126,6 +127,21 @@ def read_part(folder: Path, name: str) -> dict[str, Any]:
     if not all(isinstance(content.get(key), kind) for key, kind in kinds.items()):
         raise UserError(f"{path} is damaged: expected an object with {', '.join(kinds)}.")
     return content
+
+
+def example_of(folder: Path, task: Any) -> dict[str, str]:
+    """Return the texts that a preset offers to try, by what its task asks for; none where it has
+    no file `example.json` of them.
+    """
+    if not (folder / EXAMPLE_FILE).is_file():
+        return {}
+    example = read_part(folder, EXAMPLE_FILE)
+    if set(example) != set(task.asks) or not all(isinstance(x, str) for x in example.values()):
+        raise UserError(
+            f"{folder / EXAMPLE_FILE} should hold a text for each of {', '.join(task.asks)}. "
+            f"Received: {shown(example)}"
+        )
+    return example
 
 
 def read_preprocessor(folder: Path) -> Any:

@@ -1,5 +1,6 @@
-"""Results that show themselves: words shaded by attention."""
+"""Results that show themselves: words shaded by attention, and lists of results."""
 
+import base64
 import html
 import math
 import os
@@ -10,15 +11,15 @@ from typing import Any
 
 from keras_attention.visualization import ShadedTokens, plot_shaded, shaded_html, shaded_text
 
-from .files import check_new_file, check_picture, output_file, replacing
+from .files import check_picture, replacing
 
 HTML = (".html", ".htm")
 
 
 class Shown:
-    """Base of results that show rows of shaded words: in a notebook, in a terminal, as a file."""
+    """Base of results that show rows of shaded words: in a notebook, a terminal or a picture."""
 
-    title = ""
+    title = note = ""
 
     @property
     def shaded(self) -> list[ShadedTokens]:
@@ -34,27 +35,60 @@ class Shown:
         """
         if color is None:
             color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-        return shaded_text(self.shaded, color=color)
+        return "\n".join(filter(None, [shaded_text(self.shaded, color=color), self.note]))
 
     def plot(self, path: Path | str | None = None) -> Any:
         """Return the answers as a `matplotlib.figure.Figure`, and write it where asked to.
 
         Args:
-            path: a new picture; a page of HTML is written without a figure.
+            path: a new picture. The task's `explain` returns what can be saved as a page of HTML.
 
         Raises:
             ValueError: if the file exists, or its suffix is no format of pictures.
         """
         if path is not None:
-            check_shaded(path)
-        if path is not None and Path(path).suffix.lower() in HTML:
-            with output_file(path) as file:
-                file.write(shaded_html(self.shaded, title=self.title))
-            return None
+            check_picture(path)
         return written(plot_shaded(self.shaded, title=self.title or None), path)
 
     def _repr_html_(self) -> str:
-        return framed(shaded_html(self.shaded, title=self.title), f"{90 + 60 * len(self.shaded)}px")
+        return shaded_html(self.shaded, title=self.title, page=False) + noted(self.note)
+
+
+def noted(note: str) -> str:
+    """Return a note as HTML, "" of none."""
+    return f"<p><small>{html.escape(note)}</small></p>" if note else ""
+
+
+class Results(list):
+    """A list of results; a notebook shows the texts, each with its map to unfold.
+
+    It is a list like any other, and slices are results too: `results[:3]` shows three.
+    """
+
+    def __getitem__(self, place: Any) -> Any:
+        found = super().__getitem__(place)
+        return Results(found) if isinstance(place, slice) else found
+
+    def _repr_html_(self) -> str:
+        rows = [f"<li>{_in_a_list(result)}</li>" for result in self[:MOST_SHOWN]]
+        left = len(self) - len(rows)
+        more = f"<p>… and {left:,} more: results[{len(rows)}:]</p>" if left else ""
+        return f'<ol start="0">{"".join(rows)}</ol>{more}'
+
+
+MOST_SHOWN = 20
+"""The most results of a list that a notebook shows: a map takes some kilobytes."""
+
+
+def _in_a_list(result: Any) -> str:
+    if result is None:
+        return "<i>skipped: the text is too long</i>"
+    if isinstance(result, Searched):
+        text = html.escape(result.text) or "<i>(nothing)</i>"
+        picture = result.picture
+        folded = f"<details><summary>Attention</summary>{picture}</details>" if picture else ""
+        return f'<span dir="auto">{text}</span>{noted(result.note)}{folded}'
+    return result._repr_html_()
 
 
 def framed(page: str, height: str) -> str:
@@ -73,33 +107,31 @@ def written(figure: Any, path: Path | str | None) -> Any:
     return figure
 
 
-def check_shaded(output: Path | str) -> None:
-    """Refuse a file that shaded words cannot be written to.
-
-    Raises:
-        UserError: if it exists, has no folder, or a suffix that is neither HTML's nor a format of
-            pictures.
-    """
-    if Path(output).suffix.lower() in HTML:
-        check_new_file(output)
-    else:
-        check_picture(output, more=HTML)
-
-
 def ranked_number(score: Any) -> float:
     """Return a score as a float: of NaN, which ranks nothing, minus infinity."""
     return -math.inf if math.isnan(score) else float(score)
 
 
 class Searched:
-    """A result of a search: it holds the next best ones, and shows its picture in a notebook."""
+    """A result of a search: it holds the next best ones. A notebook shows its text and picture."""
+
+    note = ""
 
     @property
     def ranked(self) -> tuple[Any, ...]:
         """This one and its alternatives."""
         return (self, *self.alternatives)
 
-    def _repr_png_(self) -> bytes | None:
+    @property
+    def picture(self) -> str:
+        """The picture as HTML, "" where there is nothing to draw."""
         if not self.can_be_drawn:
-            return None
-        return self.plot()._repr_png_()
+            return ""
+        png = base64.b64encode(self.plot()._repr_png_()).decode()
+        # White under the labels, which are black: a notebook may be dark.
+        style = "max-width: 100%; background: #fff"
+        return f'<img alt="Attention weights" style="{style}" src="data:image/png;base64,{png}">'
+
+    def _repr_html_(self) -> str:
+        text = html.escape(self.text) or "<i>(nothing)</i>"
+        return f'<p dir="auto"><b>{text}</b></p>{noted(self.note)}{self.picture}'

@@ -87,10 +87,10 @@ class TextTask(OwnModel, keras_hub.models.Task):
     """Defaults of the configuration by the name of a known data set (`data.dataset`)."""
     must_fit: ClassVar[Mapping[str, str]] = {}
     """Attributes that must be alike: the preprocessor's, by the name that the network has."""
-    shaded_pages: ClassVar[tuple[str, ...]] = ()
-    """Suffixes of the pages that `visualize` writes beside pictures."""
     asks: ClassVar[Mapping[str, str]] = {}
     """The texts that `explain` takes, by the names of its arguments, as a page labels them."""
+    action: ClassVar[str] = "Show"
+    """What the button of a page says, which asks for an answer."""
     served_letters: ClassVar[int] = 10_000
     """How many letters a text of a served call may have, where `export` is not told."""
     service_options: ClassVar[tuple[str, ...]] = ("max_letters",)

@@ -12,7 +12,7 @@ from keras_attention.decoding import SearchOptions
 from ..schema.reading import MOST, MOST_OF_OTHERS
 from .bad_lines import BadLine, Line, checked, named
 from .errors import UserError, check_range, one_line, say
-from .explanation import Explanation
+from .explanation import Explanation, is_page
 from .files import decoded, lines_of, output_file
 from .lengths import TooLong
 from .lines import in_chunks
@@ -217,14 +217,29 @@ def write_lines(output: str | None, lines: Iterable[str], empty: str, end: str =
     raise stopped
 
 
+def asks_for_page(options: Namespace) -> bool:
+    """Whether the file to write is a page, not a picture."""
+    return options.output is not None and is_page(options.output)
+
+
 def write_page(found: Explanation, options: Namespace) -> None:
     """Write what a task explains as a page, which shows every map."""
     for name in ("attention", "attention_layer", "attention_head"):
         if getattr(options, name, None) is not None:
             flag = f"--{name.replace('_', '-')}"
-            raise UserError(f"{flag} goes with --format picture: the page shows all of them.")
+            raise UserError(
+                f"{flag} goes with a picture: the page {options.output} shows all of them."
+            )
     found.save(options.output)
+    print(found.text)
+    say_notes(found.notes)
     say(f"wrote {options.output}")
+
+
+def say_notes(notes: Iterable[str]) -> None:
+    """Print what the reader of a result should know, where there is anything."""
+    for note in filter(None, notes):
+        say(note)
 
 
 def asks_for_map(options: Namespace) -> bool:
@@ -246,6 +261,7 @@ def draw_map(found: Explanation, options: Namespace, attention: int | str, layer
     layer = layer if options.attention_layer is None else options.attention_layer
     found.plot(options.output, attention=attention, layer=layer, head=options.attention_head)
     print(found.text)
+    say_notes(found.notes)
     say(f"wrote {options.output}")
 
 
@@ -255,4 +271,5 @@ def show_or_draw(result: Any, output: str | None) -> None:
         print(result.show())
     else:
         result.plot(output)
+        say_notes([result.note])
         say(f"wrote {output}")

@@ -20,6 +20,7 @@ from ..common.errors import shown
 from ..common.explanation import AttentionMap, Tokens, attention_map
 from ..common.files import check_picture
 from ..common.shown import Searched, written
+from ..common.unknown import unknown_note, unknown_words
 from .metrics import repeated_ngrams, rouge
 
 WIDEST = 40
@@ -48,6 +49,8 @@ class Summary(Searched):
         token_log_probabilities: the model's own log-probability of each of `tokens`, and of the end
             where it was written; they sum to `log_probability`.
         truncated: whether the document was longer than is read, and was cut.
+        unknown_source: the places of the words of `source`, sentences on end, that the vocabulary
+            lacks. With a pointer, the network can copy them.
 
     Example:
 
@@ -74,6 +77,13 @@ class Summary(Searched):
     alternatives: tuple["Summary", ...] = ()
     token_log_probabilities: list[float] = dataclasses.field(default_factory=list, repr=False)
     truncated: bool = dataclasses.field(default=False, repr=False)
+    unknown_source: tuple[int, ...] = dataclasses.field(default=(), repr=False)
+
+    @property
+    def note(self) -> str:
+        """How many words of the document are unknown, and which; "" where all are known."""
+        words = [word for sentence in self.source for word in sentence]
+        return unknown_note(*unknown_words(words, self.unknown_source))
 
     @property
     def sentence_weights(self) -> np.ndarray:
@@ -127,7 +137,8 @@ class Summary(Searched):
         sentences = [" ".join(sentence) for sentence in self.source]
         words = [word for sentence in self.source for word in sentence]
         places = [place for place, sentence in enumerate(self.source) for _ in sentence]
-        source, written = Tokens(words, sentences, places, "sentences"), Tokens(self.tokens)
+        source = Tokens(words, sentences, places, "sentences", list(self.unknown_source))
+        written = Tokens(self.tokens)
         maps = [attention_map("attention", written, source, self.attention)]
         if (self.p_gen < 1).any():
             copied = {"copied, not generated": 1 - self.p_gen, "unknown words copied": self.copied}
@@ -135,9 +146,13 @@ class Summary(Searched):
         return maps
 
     def show(self) -> str:
-        """Return the words that were read the most, and their weights, as text for a terminal."""
+        """Return the words that were read the most, and their weights, as text for a terminal.
+
+        A note below says which words of the document are unknown.
+        """
         words, weights = self._most_read()
-        return alignment_text(weights, words, self.tokens)
+        shown = alignment_text(weights, words, self.tokens)
+        return "\n\n".join(filter(None, [shown, self.note]))
 
     def _most_read(self) -> tuple[list[str], np.ndarray]:
         if not self.can_be_drawn:

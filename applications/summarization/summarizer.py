@@ -20,7 +20,7 @@ from ..common.files import check_picture
 from ..common.lengths import without_rows
 from ..common.preprocessor import check_equally_many
 from ..common.search_task import SearchTask, seeds_of
-from ..common.shown import ranked_number
+from ..common.shown import Results, ranked_number
 from ..text import END_ID, PAD_ID, UNK_ID, BucketedBatches
 from .config import SummarizationConfig
 from .data import Corpus, EncodedCorpus, encode_corpus, has_split, in_memory, load_corpus
@@ -77,6 +77,7 @@ class Summarizer(SearchTask):
     }
     kept_keys = ("data.max_sentences",)  # a hierarchical encoder has a position for each
     asks: ClassVar = {"text": "Document"}
+    action = "Summarise"
     network_class, preprocessor_cls = SummarizationModel, SummarizationPreprocessor
     default_search: ClassVar = {"beam_size": 4, "max_length_ratio": None, "batch_size": 16}
     served_letters = 100_000  # of which `max_words` words are read
@@ -210,7 +211,7 @@ class Summarizer(SearchTask):
         self._in_streams(find, summarize, batches, streams)
         for row in long:
             results[row] = None if skipped else dataclasses.replace(results[row], truncated=True)
-        return results[0] if isinstance(documents, str) else results
+        return results[0] if isinstance(documents, str) else Results(results)
 
     def evaluate_text(
         self,
@@ -315,7 +316,8 @@ class Summarizer(SearchTask):
             for each in result.ranked
         ]
         inputs = {"text": text if isinstance(text, str) else "\n".join(text)}
-        return Explanation(self.name_of_task, inputs, result.text, found)
+        notes = [result.note] if result.note else []
+        return Explanation(self.name_of_task, inputs, result.text, found, notes)
 
     # ---- The hooks of `TextTask`.
 
@@ -483,6 +485,10 @@ class Summarizer(SearchTask):
         """
         preprocessor = self.preprocessor
         real = np.flatnonzero(source.ravel() != PAD_ID)
+        known = preprocessor.vocabulary_size
+        read = [index for sentence in document.ids for index in sentence]
+        is_unknown = [index == UNK_ID or index >= known for index in read]
+        unknown_source = tuple(np.flatnonzero(is_unknown).tolist())
         for place, length in enumerate(lengths):
             if place and not length:  # fewer exist than were asked for
                 return
@@ -505,6 +511,7 @@ class Summarizer(SearchTask):
                 document.words,
                 *weights,
                 token_log_probabilities=terms[place, :length].astype("float64").tolist(),
+                unknown_source=unknown_source,
             )
 
     def _batches(self, documents: list[EncodedDocument], size: int) -> Iterator[list[int]]:

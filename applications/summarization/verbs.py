@@ -13,6 +13,7 @@ from ..common.lengths import TooLong
 from ..common.verbs import (
     LongTexts,
     Placed,
+    asks_for_page,
     chunks_of_file,
     own_split,
     placed_chunks_of_lines,
@@ -60,7 +61,7 @@ def predict(task: Summarizer, options: Namespace) -> None:
 
 def visualize(task: Summarizer, options: Namespace) -> None:
     """Draw where in the document each word of a summary comes from."""
-    if options.format == "html":
+    if asks_for_page(options):
         return write_page(task.explain(options.input), options)
     result = task.draw(options.input)
     print(result.text)

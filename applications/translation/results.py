@@ -1,7 +1,6 @@
 """Results of a translator: translations that show themselves, links of words, and reports."""
 
 import dataclasses
-import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,10 @@ from ..common.errors import shown
 from ..common.explanation import AttentionMap, Tokens, attention_map
 from ..common.files import check_picture
 from ..common.shown import Searched, ranked_number, written
+from ..common.unknown import join_pieces, unknown_note, unknown_words
 from ..text import END_ID, UNK_ID, Tokenizer, nfc
 from .metrics import bleu, bleu_by_length, chrf
 from .preprocessor import TranslationPreprocessor
-
-SPACE = "\u2581"
-"""How pieces write the space before them."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -42,6 +39,8 @@ class Translation(Searched):
             where it was written; they sum to `log_probability`. None of the engine `ctranslate2`,
             which does not give them.
         truncated: whether the source was longer than is read, and was cut.
+        unknown: the places of those of `source_tokens` that the vocabulary lacks. The network reads
+            all of them as one and the same.
 
     Example:
 
@@ -64,6 +63,12 @@ class Translation(Searched):
     ids: tuple[int, ...] = dataclasses.field(default=(), repr=False)
     token_log_probabilities: list[float] | None = dataclasses.field(default=None, repr=False)
     truncated: bool = dataclasses.field(default=False, repr=False)
+    unknown: tuple[int, ...] = dataclasses.field(default=(), repr=False)
+
+    @property
+    def note(self) -> str:
+        """How many words of the source are unknown, and which; "" where all are known."""
+        return unknown_note(*unknown_words(self.source_tokens, self.unknown))
 
     @property
     def can_be_drawn(self) -> bool:
@@ -88,10 +93,14 @@ class Translation(Searched):
         return written(plot_alignment(*(whole_words(*drawn) if words else drawn)), path)
 
     def show(self) -> str:
-        """Return the alignment as text, for a terminal; of no alignment, the translation."""
-        if not self.can_be_drawn:
-            return self.text
-        return alignment_text(self.alignment, self.source_tokens, self.tokens)
+        """Return the alignment as text, for a terminal; of no alignment, the translation.
+
+        A note below says which words of the source are unknown.
+        """
+        shown = self.text
+        if self.can_be_drawn:
+            shown = alignment_text(self.alignment, self.source_tokens, self.tokens)
+        return "\n\n".join(filter(None, [shown, self.note]))
 
 
 def whole_words(
@@ -103,34 +112,11 @@ def whole_words(
     Letters that follow each other without a space are one word. Digits, punctuation, and letters
     of scripts that are written without spaces, stay the tokens that they are.
     """
-    source, columns = _joined(source_tokens)
-    target, rows = _joined(target_tokens)
+    source, columns = join_pieces(source_tokens)
+    target, rows = join_pieces(target_tokens)
     weights = np.asarray(attention) @ np.eye(len(source))[columns]
     member = np.eye(len(target))[rows]
     return (member / member.sum(axis=0)).T @ weights, source, target
-
-
-def _joined(tokens: Sequence[str]) -> tuple[list[str], list[int]]:
-    """Return the words of tokens, and for each token the number of its word."""
-    words: list[str] = []
-    of_token = []
-    # Where tokens are words, none says whether a space comes before it.
-    are_pieces = any(SPACE in each for each in tokens)
-    for token in tokens:
-        before = words[-1] if words and are_pieces else ""
-        joins = all(map(_spells, before[-1:] + token[:1])) or before == SPACE
-        if before and token and joins:
-            words[-1] += token
-        else:
-            words.append(token)
-        of_token.append(len(words) - 1)
-    return words, of_token
-
-
-def _spells(character: str) -> bool:
-    """Whether a character is part of words in a script with spaces between them."""
-    is_letter = unicodedata.category(character)[0] in "LM" or character in "'’"
-    return is_letter and unicodedata.east_asian_width(character) != "W"
 
 
 Links = list[tuple[int, int]]
@@ -219,6 +205,7 @@ def maps_of(
     if not result.ids:
         return []
     source = _with_words(preprocessor.source_tokenizer, result.source_tokens)
+    source = dataclasses.replace(source, unknown=list(result.unknown))
     target = _with_words(preprocessor.target_tokenizer, result.tokens)
     # When the decoder writes a word, it has read the start and the words before.
     before = Tokens(["<start>", *target.tokens[:-1]])

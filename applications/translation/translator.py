@@ -19,6 +19,7 @@ from ..common.errors import (
     UserError,
     check_choice,
     check_counts,
+    check_number,
     check_single,
     shown,
 )
@@ -28,8 +29,9 @@ from ..common.lengths import without_rows
 from ..common.preprocessor import as_texts, padded
 from ..common.presets import check_arguments
 from ..common.search_task import SearchTask, seeds_of
+from ..common.shown import Results
 from ..common.streams import rows_of_a_batch, stream_count
-from ..text import END_ID, START_ID, nfc
+from ..text import END_ID, START_ID, UNK_ID, nfc
 from . import data
 from .config import TranslationConfig
 from .conversions import WAY_OUT
@@ -114,7 +116,7 @@ class Translator(SearchTask):
 
     name_of_task = "translation"
     config_class = TranslationConfig
-    asks, verb = {"text": "Sentence"}, "translate"
+    asks, verb, action = {"text": "Sentence"}, "translate", "Translate"
     network_class, preprocessor_cls, counts_tokens = TranslationModel, TranslationPreprocessor, True
     find, training_keys = staticmethod(search), {"label_smoothing": "label_smoothing"}
     must_fit: ClassVar = {x: x for x in ("source_vocabulary_size", "target_vocabulary_size")}
@@ -273,7 +275,7 @@ class Translator(SearchTask):
         results = self._translated(lines, ids, chosen, return_alignments, by, starts)
         for row in long:
             results[row] = None if skipped else dataclasses.replace(results[row], truncated=True)
-        return results[0] if isinstance(texts, str) else results
+        return results[0] if isinstance(texts, str) else Results(results)
 
     def translate_document(
         self,
@@ -359,6 +361,7 @@ class Translator(SearchTask):
         make = functools.partial(translation_of, self.preprocessor, self.dictionary, words)
         has_attention, replaces = self.backbone.has_attention, self.preprocessor.replace_unknown
         nothing = np.zeros((0, 0)) if has_attention and return_alignments else None
+        unknown = [_unknown_positions(each) for each in ids]
         starts = starts if any(each for _, each in starts or ()) else None
         empty = Translation("", 0.0, 0.0, [], [], nothing, token_log_probabilities=[])
         results = [empty] * len(lines)
@@ -392,6 +395,7 @@ class Translator(SearchTask):
                 ]
                 if not return_alignments:
                     ranked = [dataclasses.replace(each, alignment=None) for each in ranked]
+                ranked = [dataclasses.replace(each, unknown=unknown[row]) for each in ranked]
                 results[row] = dataclasses.replace(ranked[0], alternatives=tuple(ranked[1:]))
             return found.scores
 
@@ -452,7 +456,10 @@ class Translator(SearchTask):
                 given = targets[row], total, total, *tokens, matrix
                 of_tokens = terms[place, : len(target_ids[row]) + 1].astype(float).tolist()
                 results[row] = Translation(
-                    *given, ids=tuple(target_ids[row]), token_log_probabilities=of_tokens
+                    *given,
+                    ids=tuple(target_ids[row]),
+                    token_log_probabilities=of_tokens,
+                    unknown=_unknown_positions(source_ids[row]),
                 )
             return totals
 
@@ -595,7 +602,8 @@ class Translator(SearchTask):
             for place, each in enumerate(ranked)
         ]
         inputs = {"text": text} | ({"target": target} if target else {})
-        return Explanation(self.name_of_task, inputs, result.text, answers)
+        notes = [result.note] if result.note else []
+        return Explanation(self.name_of_task, inputs, result.text, answers, notes)
 
     def show_attention(self, layer: int | None = None, head: int | None = None) -> None:
         """Choose whose attention results hold, as `Transformer.show_attention` says."""
@@ -833,3 +841,7 @@ class Translator(SearchTask):
         compute_type = compute_type or "float32"
         run, size, streams = made.planned(options, compute_type, attention, len(lengths))
         return (lambda inputs: run(**inputs)), size, streams
+
+
+def _unknown_positions(ids: Sequence[int]) -> tuple[int, ...]:
+    return tuple(index for index, token in enumerate(ids) if token == UNK_ID)

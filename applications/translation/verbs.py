@@ -19,6 +19,7 @@ from ..common.verbs import (
     STANDARD_INPUT,
     LongTexts,
     asks_for_map,
+    asks_for_page,
     chunks_of_file,
     draw_map,
     own_split,
@@ -115,7 +116,7 @@ def shortlist(task: Translator, options: Namespace) -> None:
 
 def visualize(task: Translator, options: Namespace) -> None:
     """Draw the alignment of a sentence and its translation."""
-    if options.format == "html":
+    if asks_for_page(options):
         return write_page(task.explain(options.input, target=options.target), options)
     if asks_for_map(options):
         found = task.explain(options.input, target=options.target)

@@ -26,6 +26,10 @@
 # 句子无论是三个词还是三十个词，$c$ 的宽度都一样。本页测量它的代价：在自己生成的数据上，比较单个向量与注意力两种模型，看 BLEU 怎样随句子长度变化。
 
 # %%
+from keras_attention_command import quiet
+
+quiet()
+
 import keras
 import matplotlib.pyplot as plt
 import numpy as np
@@ -34,6 +38,7 @@ import tensorflow as tf
 from keras import layers, ops
 
 from keras_attention import AttentionDecoder, BahdanauAttention
+from keras_attention.course import check
 
 keras.utils.set_random_seed(1)
 
@@ -196,7 +201,14 @@ for name, model in models.items():
     print(f"{name:14} BLEU ", *(f"{score:4.0f}" for score in bleu[name]))
     print(f"{'':14} exact", *(f"{share:4.0%}" for share in exact[name]))
 
-# %% en="BLEU and the share of sentences without an error by length: the single vector falls, attention does not." zh="BLEU 与全句正确率随长度的变化：单个向量一路下降，注意力则不然。"
+# %% [markdown] lang="en"
+# > **Predict first.** The sentences get longer, from 2 words to 20. Sketch two lines: the share of sentences without an
+# > error by the single vector, and by attention. Where does the first one begin to fall, and where does it end?
+
+# %% [markdown] lang="zh"
+# > **先猜一猜。** 句子从 2 个词增加到 20 个词。画出两条线：单个向量和注意力各有多少句子全对？第一条从哪里开始下降，到哪里为止？
+
+# %% predict=true en="BLEU and the share of sentences without an error by length: the single vector falls, attention does not." zh="BLEU 与全句正确率随长度的变化：单个向量一路下降，注意力则不然。"
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
 for axis, values, label in zip(
     axes, (bleu, exact), ("BLEU", "sentences without an error"), strict=True
@@ -212,7 +224,7 @@ assert exact["attention"][-1] > exact["single vector"][-1] + 0.3
 assert exact["single vector"][0] > exact["single vector"][-1] + 0.3
 
 # %% [markdown] lang="en"
-# The single vector is no weak model: it gets short sentences right. It fails if the sentence holds more than $c$ learned
+# How close was your guess? The single vector is no weak model: it gets short sentences right. It fails if the sentence holds more than $c$ learned
 # to hold. More units and more training move this limit to longer sentences; they do not remove it.
 #
 # ### Question: could the decoder not be given c at every step?
@@ -226,7 +238,7 @@ assert exact["single vector"][0] > exact["single vector"][-1] + 0.3
 # $\partial c / \partial x_s$ of the trained encoder, averaged over sentences of 20 words:
 
 # %% [markdown] lang="zh"
-# 单个向量并不是弱模型：短句子它译得对。句子的内容一旦超过 $c$ 学会装下的量，它就失败。加宽、多训练，只是把这条边界向右推，边界依然存在。
+# 你猜得有多近？单个向量并不是弱模型：短句子它译得对。句子的内容一旦超过 $c$ 学会装下的量，它就失败。加宽、多训练，只是把这条边界向右推，边界依然存在。
 #
 # ### 问：能不能每一步都把 c 交给解码器？
 #
@@ -259,7 +271,8 @@ plt.show()
 # ## Exercises
 #
 # **1.** Sutskever et al. reversed the source, "c b a" for "a b c", and BLEU rose. Which distance gets shorter, and
-# which gets longer? Compute the distance from each source word to its target word in reading steps, for 20 words, both ways.
+# which gets longer? For 20 words, count how many words are read or written between each source word and its translation,
+# with the source as it is and reversed. Hand in two lists of 20 numbers.
 
 # %% [markdown] lang="zh"
 # 人们会以为最先忘掉的是开头的词，因为它们离结尾最远。这里训练出来的编码器恰恰相反：它守住开头（解码器要先写开头，而且每个句子都有开头），放弃了后面。
@@ -267,7 +280,12 @@ plt.show()
 #
 # ## 练习
 #
-# **1.** Sutskever 等把源句倒过来读，“a b c”读成“c b a”，BLEU 就上升了。哪些距离变短，哪些变长？对 20 个词，分别计算每个源词到对应目标词的阅读步数。
+# **1.** Sutskever 等把源句倒过来读，“a b c”读成“c b a”，BLEU 就上升了。哪些距离变短，哪些变长？取 20 个词，
+# 数一数从每个源词到它的译文之间要读、写多少个词：一次按原序，一次倒序。交两个列表，各 20 个数。
+
+# %% exercise=true
+answer = ...  # your answer
+check("1.1", answer)
 
 # %% answer=true
 s = np.arange(20)
@@ -275,29 +293,41 @@ forward = 20 - s + s  # 20 - s words are left to read, then s words to write
 backward = s + s  # read last, written first
 assert np.all(forward == 20) and backward.mean() == 19  # the mean is almost the same,
 assert backward.min() == 0 and backward.max() == 38  # but the first words become near: a start
+assert check("1.1", [forward, backward])
 
 # %% [markdown] lang="en"
-# **2.** How many bits must $c$ hold at least for the shortest and the longest sentences here? How many does it have, if
-# each of its 64 numbers keeps only 2 bits?
+# **2.** How many bits must $c$ hold at least for a sentence of 2 words, and how many for 20? How many does it have, if each
+# of its 64 numbers keeps only 2 bits? Hand in the three numbers.
 
 # %% [markdown] lang="zh"
-# **2.** 对这里最短和最长的句子，$c$ 至少要装下多少比特？如果 64 个数每个只能可靠地存 2 比特，它有多少？
+# **2.** 对 2 个词和 20 个词的句子，$c$ 至少各要装下多少比特？如果 64 个数每个只能可靠地存 2 比特，它有多少？交这三个数。
+
+# %% exercise=true
+answer = ...  # your answer
+check("1.2", answer)
 
 # %% answer=true
 assert round(2 * np.log2(30)) == 10 and round(20 * np.log2(30)) == 98
 assert 64 * 2 == 128  # enough by counting: the limit is what training finds, not the arithmetic
+assert check("1.2", [2 * np.log2(30), 20 * np.log2(30), 64 * 2])
 
 # %% [markdown] lang="en"
-# **3.** Which of the two models has weights whose number grows with the length of the sentence?
+# **3.** Which of the two models has weights whose number grows with the length of the sentence? Answer
+# `"single vector"`, `"attention"`, `"both"` or `"neither"`.
 
 # %% [markdown] lang="zh"
-# **3.** 两个模型中，哪一个的参数量随句子长度增长？
+# **3.** 两个模型中，哪一个的参数量随句子长度增长？答“单个向量”、“注意力”、“两个”或“都不”。
+
+# %% exercise=true
+answer = ...  # your answer
+check("1.3", answer)
 
 # %% answer=true
 shapes = {tuple(w.shape) for model in models.values() for w in model.weights}
 assert not any(
     LONGEST in shape or LONGEST + 1 in shape for shape in shapes
 )  # neither: only what is looked at grows
+assert check("1.3", "neither")
 
 # %% [markdown] lang="en"
 # **Sources.** Sutskever, Vinyals and Le 2014, "Sequence to sequence learning with neural networks"; Cho et al. 2014, "On the

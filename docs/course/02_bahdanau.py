@@ -32,12 +32,17 @@
 
 # %%
 # %matplotlib inline
+from keras_attention_command import quiet
+
+quiet()
+
 import keras
 import matplotlib.pyplot as plt
 import numpy as np
 from keras import layers, ops
 
 from keras_attention import AttentionDecoder, BahdanauAttention, LuongAttention
+from keras_attention.course import check
 from keras_attention.visualization import plot_alignment
 
 keras.utils.set_random_seed(2)
@@ -316,13 +321,19 @@ plot_alignment(shown, [*text, "</s>"], answer)
 
 # %% [markdown] lang="en"
 # Read the rows. The adjectives cross, as in the paper's figure 3. And look at "la": it translates "the", but only the
-# noun decides between "le" and "la". Does the article attend to "the", or to the noun? Over all 500 sentences:
+# noun decides between "le" and "la".
 
 # %% [markdown] lang="zh"
-# 一行一行地看。形容词的对齐是交叉的，与论文图 3 一样。再看“la”：它译的是“the”，但“the”不说明该用“le”还是“la”，名词才说明。那么冠词看的是“the”，
-# 还是名词？在全部 500 个句子上统计：
+# 一行一行地看。形容词的对齐是交叉的，与论文图 3 一样。再看“la”：它译的是“the”，但“the”不说明该用“le”还是“la”，名词才说明。
 
-# %% en="Mean weight of each kind of French word on the English word that it stands for, and on the noun of its phrase." zh="各类法语词放在对应英语词上、以及放在所在短语的名词上的平均权重。"
+# %% [markdown] lang="en"
+# > **Predict first.** Does a French article attend to "the", or to the noun of its phrase? And an adjective, which also
+# > agrees with the noun? Guess the two weights, then look at the means over all 500 sentences.
+
+# %% [markdown] lang="zh"
+# > **先猜一猜。** 法语冠词看的是“the”，还是所在短语的名词？形容词也要与名词一致，它呢？先猜两个权重，再看全部 500 个句子上的平均。
+
+# %% predict=true en="Mean weight of each kind of French word on the English word that it stands for, and on the noun of its phrase." zh="各类法语词放在对应英语词上、以及放在所在短语的名词上的平均权重。"
 kinds = {"article": ["le", "la"], "noun": [french for french, _ in NOUNS.values()]}
 kinds["adjective"] = [word for both in ADJECTIVES.values() for word in both]
 kinds["verb"] = list(VERBS.values())
@@ -348,7 +359,7 @@ for shift, (label, values) in zip(
     axis.barh(rows + shift, [np.mean(each) for each in values.values()], 0.38, label=label)
 axis.set(yticks=rows, yticklabels=list(kinds), xlim=(0, 1), xlabel="mean weight on")
 axis.invert_yaxis()
-axis.legend()
+figure.legend(loc="outside upper center", ncols=2)
 plt.show()
 
 # %% [markdown] lang="en"
@@ -363,24 +374,36 @@ plt.show()
 # %% [markdown] lang="en"
 # ## Exercises
 #
-# **1.** The paper starts with $v = 0$. What are the first weights then, whatever the states? Show it with the layer.
+# **1.** The paper starts with $v = 0$. What are the first weights then, whatever the four states of `memory`? Show it with
+# the layer.
 
 # %% [markdown] lang="zh"
 # ## 练习
 #
-# **1.** 论文的初始值是 $v = 0$。那么无论状态是什么，最初的权重是多少？用层验证。
+# **1.** 论文的初始值是 $v = 0$。那么无论 `memory` 的四个状态是什么，最初的权重是多少？用层验证。
+
+# %% exercise=true
+answer = ...  # your answer
+check("2.1", answer)
 
 # %% answer=true
 zero = BahdanauAttention(units=6, score_initializer="zeros")
 _, first = zero(query, memory, return_attention_scores=True)
 np.testing.assert_allclose(first, 1 / 4, atol=1e-6)  # four places, all alike: the mean
+assert check("2.1", first)
 
 # %% [markdown] lang="en"
-# **2.** Shuffle the source states. What happens to the weights, and what to the context? Which part of the model has to
-# know the order of the words?
+# **2.** Shuffle the source states. What changes with them: the `"weights"`, the `"context"`, `"both"` or `"neither"`?
+# So which part of the model has to know the order of the words: `"encoder"`, `"attention"` or `"decoder"`? Hand in two
+# words.
 
 # %% [markdown] lang="zh"
-# **2.** 打乱源端状态的次序。权重会怎样？上下文向量会怎样？这说明词序应由谁来知道？
+# **2.** 打乱源端状态的次序。跟着变的是“权重”、“上下文”、“两个”还是“都不”？所以词序应由谁来知道：“编码器”、“注意力”还是“解码器”？
+# 交两个词。
+
+# %% exercise=true
+answer = ...  # your answer
+check("2.2", answer)
 
 # %% answer=true
 shuffled = [2, 0, 3, 1]
@@ -388,26 +411,38 @@ context, weights = layer(query, memory, return_attention_scores=True)
 again, moved = layer(query, memory[:, shuffled], return_attention_scores=True)
 np.testing.assert_allclose(moved, np.asarray(weights)[:, :, shuffled], atol=1e-6)  # they go along
 np.testing.assert_allclose(again, context, atol=1e-5)  # the same: only the encoder knows the order
+assert check("2.2", ["weights", "encoder"])
 
 # %% [markdown] lang="en"
 # **3.** How many weights has `BahdanauAttention(units=U)` for states of `Dq` and `Dk` features? How do they grow with
-# the length of the sentence?
+# the length of the sentence? Hand in a function of `Dq`, `Dk` and `U`.
 
 # %% [markdown] lang="zh"
-# **3.** 状态宽度为 `Dq` 和 `Dk` 时，`BahdanauAttention(units=U)` 有多少个参数？它们随句子长度怎样增长？
+# **3.** 状态宽度为 `Dq` 和 `Dk` 时，`BahdanauAttention(units=U)` 有多少个参数？它们随句子长度怎样增长？交一个 `Dq`、`Dk`、`U` 的函数。
+
+# %% exercise=true
+answer = ...  # your answer
+check("2.3", answer)
 
 # %% answer=true
 Dq, Dk, U = 5, 8, 6
 assert (
     layer.count_params() == Dq * U + Dk * U + U
 )  # not at all: the length is in none of the shapes
+assert check("2.3", lambda Dq, Dk, U: Dq * U + Dk * U + U)
 
 # %% [markdown] lang="en"
 # **4.** The last two states of the first sentence are padding. Give the layer a mask and show that the other weights are
-# those of a sentence two words shorter. Why is multiplying the weights by the mask *after* the softmax not the same?
+# those of a sentence two words shorter. Why is multiplying the weights by the mask *after* the softmax not the
+# same? Hand in the weights.
 
 # %% [markdown] lang="zh"
 # **4.** 设第一个句子的最后两个状态是填充。给层一个掩码，并说明其余权重与短两个词的句子相同。为什么在 softmax *之后*再乘掩码就不一样了？
+# 交这些权重。
+
+# %% exercise=true
+answer = ...  # your answer
+check("2.4", answer)
 
 # %% answer=true
 mask = np.array([[True, True, False, False]])
@@ -417,6 +452,7 @@ np.testing.assert_allclose(masked[:, :, :2], shorter, atol=1e-6)
 assert np.all(np.asarray(masked)[:, :, 2:] == 0)
 late = np.asarray(weights)[:1] * mask  # the padding took its part of the sum before it was removed
 assert np.all(late.sum(axis=-1) < 1)
+assert check("2.4", masked) and not check("2.4", late)
 
 # %% [markdown] lang="en"
 # **Source.** Bahdanau, Cho and Bengio 2015, "Neural machine translation by jointly learning to align and translate".

@@ -35,12 +35,17 @@
 # 查询是 $q_t = h_t$，即这一步**之后**的状态；词由**注意力向量** $\tilde h_t$ 预测。
 
 # %%
+from keras_attention_command import quiet
+
+quiet()
+
 import keras
 import matplotlib.pyplot as plt
 import numpy as np
 from keras import layers, ops
 
 from keras_attention import AttentionDecoder, LocalAttention, LuongAttention
+from keras_attention.course import check
 
 keras.utils.set_random_seed(3)
 
@@ -220,7 +225,14 @@ for task, results in found.items():
 # %% [markdown] lang="zh"
 # 数字是：给出正确的前文时，预测正确的词所占的比例。LSTM 的状态本身就知道不少，所以没有一行落到随机水平。
 
-# %% en="Where five attentions look: above while copying, below while grouping." zh="五种注意力各看哪里：上排是复制，下排是分组。"
+# %% [markdown] lang="en"
+# > **Predict first.** Ten maps follow: five attentions copy, then group. Which of the five can draw the diagonal of a copy?
+# > Which can draw the two lines of a grouping, where the right place depends on the words?
+
+# %% [markdown] lang="zh"
+# > **先猜一猜。** 下面是十张图：五种注意力，先复制，后分组。复制是一条对角线：五种里哪些画得出？分组是两条线，看哪里取决于词：哪些画得出？
+
+# %% predict=true en="Where five attentions look: above while copying, below while grouping." zh="五种注意力各看哪里：上排是复制，下排是分组。"
 figure, axes = plt.subplots(2, 5, figsize=(11, 4.6), layout="constrained", sharex=True, sharey=True)
 for row, (task, results) in zip(axes, found.items(), strict=True):
     for axis, (kind, (accuracy, weights)) in zip(row, results.items(), strict=True):
@@ -236,12 +248,12 @@ plt.show()
 # no more than two places from its own: enough to copy, too little to group, where the place depends on the words. `general` learns both tasks. `dot` has no matrix, so encoder and decoder
 # must first learn a common language; in the copy task it found no alignment in this time, and the LSTMs carried the words
 # as far as they could. `local-p` can look anywhere, but its place moves by gradients of a narrow bell: in the second task
-# it is stuck. Other seeds and longer training change the figures, not the knowledge of a score.
+# it finds where each group begins, and then hardly moves. Other seeds and longer training change the figures, not the knowledge of a score.
 
 # %% [markdown] lang="zh"
 # 看图时想一想每种得分能知道什么。`location` 只知道位置，`local-m` 只在前后两个位置之内比较词：复制够用，分组就不够，因为位置取决于词。`general` 两样都能找到。`dot` 没有自己的矩阵，
 # 编码器和解码器得先学会说同一种语言；在复制任务里，这点时间它还没找到对齐，只靠 LSTM 自己记住一部分。`local-p` 想看哪里都行，但它的位置要靠窄窄的钟形曲线
-# 传来的梯度移动：第二个任务里它卡住了。换种子、延长训练，数字会变；一种得分不可能知道的东西，不会变。
+# 传来的梯度移动：第二个任务里它找到每组的开头，之后就几乎不动了。换种子、延长训练，数字会变；一种得分不可能知道的东西，不会变。
 
 # %% [markdown] lang="en"
 # ## Input feeding
@@ -275,41 +287,59 @@ print(f"group, general: {with_feeding:.1%} with input feeding, {without:.1%} wit
 # %% [markdown] lang="en"
 # ## Exercises
 #
-# **1.** Which matrix makes `general` the `dot` score?
+# **1.** Which matrix makes `general` the `dot` score? Hand in the matrix for 8 features.
 
 # %% [markdown] lang="zh"
 # ## 练习
 #
-# **1.** 什么矩阵使 `general` 变成 `dot`？
+# **1.** 什么矩阵使 `general` 变成 `dot`？交 8 维时的矩阵。
+
+# %% exercise=true
+answer = ...  # your answer
+check("3.1", answer)
 
 # %% answer=true
 general = attentions["general"]
 general.score_kernel.assign(np.eye(8))
 np.testing.assert_allclose(general(q, k), attentions["dot"](q, k), atol=1e-5)
+assert check("3.1", np.eye(8))
 
 # %% [markdown] lang="en"
-# **2.** How many places does `LocalAttention(half_width=D)` read at the first step of a long source, and how many in its middle?
+# **2.** How many places does `LocalAttention(half_width=D)` read at the first step of a long source, and how many in its
+# middle? Hand in both numbers for $D = 3$.
 
 # %% [markdown] lang="zh"
-# **2.** 源句很长时，`LocalAttention(half_width=D)` 在第一步读多少个位置？在中间呢？
+# **2.** 源句很长时，`LocalAttention(half_width=D)` 在第一步读多少个位置？在中间呢？交 $D = 3$ 时的两个数。
+
+# %% exercise=true
+answer = ...  # your answer
+check("3.2", answer)
 
 # %% answer=true
 long = np.random.normal(size=(1, 30, 8)).astype("float32")
 _, weights = LocalAttention(half_width=3)(long, long, return_attention_scores=True)
 counts = np.sum(np.asarray(weights)[0] > 0, axis=-1)
 assert counts[0] == 3 + 1 and counts[15] == 2 * 3 + 1  # the window is cut at the sentence's end
+assert check("3.2", [counts[0], counts[15]])
 
 # %% [markdown] lang="en"
-# **3.** Do the weights of `local-p` sum to 1?
+# **3.** Do the weights of `local-p` sum to 1? Compute their sum for $D = 2$, equal energies, and a place $p_t$ that is a
+# whole number in the middle of the source.
 
 # %% [markdown] lang="zh"
-# **3.** `local-p` 的权重之和是 1 吗？
+# **3.** `local-p` 的权重之和是 1 吗？设 $D = 2$，能量都相等，$p_t$ 是源句中部的一个整数，算出这个和。
+
+# %% exercise=true
+answer = ...  # your answer
+check("3.3", answer)
 
 # %% answer=true
 _, weights = local(q, k, return_attention_scores=True)
 assert np.all(
     np.sum(weights, axis=-1) < 1
 )  # the bell curve takes some of it, and the paper gives none back
+near = np.arange(-2, 3)  # D = 2: five places of 1/5 each, under a bell of sigma = 1
+assert check("3.3", np.sum(np.exp(-(near**2) / 2) / 5))
 
 # %% [markdown] lang="en"
 # **4.** A location score was trained on sentences of 10 words. Which weights do the 11th and 12th word of a longer one
@@ -318,9 +348,13 @@ assert np.all(
 # %% [markdown] lang="zh"
 # **4.** location 得分在 10 个词的句子上训练过。更长的句子里，第 11、12 个词得到多少权重？
 
+# %% exercise=true
+answer = ...  # your answer
+check("3.4", answer)
+
 # %% answer=true
 _, weights = attentions["location"](q, np.ones((2, 12, 8), "float32"), return_attention_scores=True)
-assert np.all(np.asarray(weights)[:, :, 10:] == 0)
+assert check("3.4", np.asarray(weights)[:, :, 10:])
 
 # %% [markdown] lang="en"
 # **Source.** Luong, Pham and Manning 2015, "Effective approaches to attention-based neural machine translation". The layers:

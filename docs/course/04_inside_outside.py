@@ -52,12 +52,17 @@
 
 # %%
 # %matplotlib inline
+from keras_attention_command import quiet
+
+quiet()
+
 import keras
 import matplotlib.pyplot as plt
 import numpy as np
 from keras import layers, ops
 
 from keras_attention import BahdanauAttention, InnerAttentionGRU
+from keras_attention.course import check
 from keras_attention.visualization import plot_alignment
 
 keras.utils.set_random_seed(4)
@@ -236,7 +241,14 @@ print(f"{'chance':8} MRR {np.mean(1 / np.arange(1, 6)):.3f}")
 # %% [markdown] lang="zh"
 # MRR 是正确答案名次倒数的平均值。以下是一个随机种子、一个小任务上的测量结果：请把它看作怎样观察的示例，而不是方法的排名。
 
-# %% en="Left: MRR by the place of the clause that answers. Right: mean weight of each place of the answer, whatever was asked." zh="左：MRR 随答案分句位置的变化。右：答案中每个位置的平均权重，不论问的是什么。"
+# %% [markdown] lang="en"
+# > **Predict first.** The answering clause can stand first, second, third or last. Will attention outside find the last one
+# > best, as the paper says? Will `word`, which weighs each word alone, find any place as well as the others do?
+
+# %% [markdown] lang="zh"
+# > **先猜一猜。** 回答问题的分句可以在第一、第二、第三或最后。外部注意力会像论文说的那样，最善于找到最后一个吗？`word` 给每个词单独加权，它能找得和别的一样好吗？
+
+# %% predict=true en="Left: MRR by the place of the clause that answers. Right: mean weight of each place of the answer, whatever was asked." zh="左：MRR 随答案分句位置的变化。右：答案中每个位置的平均权重，不论问的是什么。"
 figure, axes = plt.subplots(1, 2, figsize=(9.5, 3.2), layout="constrained")
 for kind, line in by_place.items():
     axes[0].plot(range(1, 5), line, marker="o", label=kind)
@@ -293,7 +305,8 @@ plot_alignment(
 #
 # ## Exercises
 #
-# **1.** Show that with outside attention on a GRU, the weight of a word can depend on the words before it, and with `"word"` it cannot.
+# **1.** With which attention on a GRU can the weight of a word depend on the words before it: `"outside"`, `"word"`,
+# `"both"` or `"neither"`? Show it with the layers.
 
 # %% [markdown] lang="zh"
 # ### 问：什么能阻止所有 sigmoid 都变成 1？
@@ -302,7 +315,11 @@ plot_alignment(
 #
 # ## 练习
 #
-# **1.** 证明：用外部注意力（在 GRU 之上）时，一个词的权重可以依赖它前面的词；用 `"word"` 则不可能。
+# **1.** 在 GRU 上用哪种注意力时，一个词的权重可以依赖它前面的词：“外部”、“word”、“两个”还是“都不”？用层验证。
+
+# %% exercise=true
+answer = ...  # your answer
+check("4.1", answer)
 
 # %% answer=true
 other = x.copy()
@@ -319,6 +336,7 @@ ratios = [
     np.asarray(e[:, 0, 2] - e[:, 0, 1]) for e in energies
 ]  # of two later words, free of the sum
 assert np.all(np.abs(ratios[0] - ratios[1]) > 1e-5)
+assert check("4.1", "outside")
 
 # %% [markdown] lang="en"
 # **2.** Give `"word"` a question of zeros. What are the weights? And what does `"gate"` become?
@@ -326,9 +344,13 @@ assert np.all(np.abs(ratios[0] - ratios[1]) > 1e-5)
 # %% [markdown] lang="zh"
 # **2.** 给 `"word"` 一个全零的问题，权重是多少？`"gate"` 又变成什么？
 
+# %% exercise=true
+answer = ...  # your answer
+check("4.2", answer)
+
 # %% answer=true
 _, weights = word(x, np.zeros_like(r), return_attention_scores=True)
-np.testing.assert_allclose(weights, 0.5)  # sigmoid of 0
+assert check("4.2", weights)  # sigmoid of 0
 zero = gate(x, np.zeros_like(r))
 stock = layers.GRU(5, reset_after=False)
 stock.build(x.shape)
@@ -348,8 +370,12 @@ np.testing.assert_allclose(zero, stock(x), atol=1e-5)  # a plain GRU
 # %% [markdown] lang="zh"
 # **3.** 五个候选，模型瞎猜，MRR 的期望是多少？
 
+# %% exercise=true
+answer = ...  # your answer
+check("4.3", answer)
+
 # %% answer=true
-assert round(sum(1 / rank for rank in range(1, 6)) / 5, 3) == 0.457
+assert check("4.3", sum(1 / rank for rank in range(1, 6)) / 5)  # 0.457
 
 # %% [markdown] lang="en"
 # **Source.** Wang, Liu and Zhao 2016, "Inner attention based recurrent neural networks for answer selection". The layer:

@@ -52,6 +52,10 @@
 # $$
 
 # %%
+from keras_attention_command import quiet
+
+quiet()
+
 import keras
 import matplotlib.pyplot as plt
 import numpy as np
@@ -65,6 +69,7 @@ from keras_attention import (
     LuongAttention,
     TemporalAttention,
 )
+from keras_attention.course import check
 from keras_attention.losses import coverage_loss
 
 keras.utils.set_random_seed(5)
@@ -234,7 +239,14 @@ for name, attention in attentions.items():
 # （`loss_start`）。之后它读得最集中，损失趋于 0。时间注意力的规则无法通过训练去掉，在这里学得慢一些。图是最后一个周期的：每写一个事实一行；源端的
 # 事实用刻度标出。
 
-# %% en="Attention while six facts are written, and below it the coverage: how much of each place has been read." zh="写出六个事实时的注意力；下面是覆盖率：每个位置被读了多少。"
+# %% [markdown] lang="en"
+# > **Predict first.** Six facts are written, one a row. Below each map stands how much of each place has been read in all.
+# > Under which of the three will the bars be nearest to 1 at the facts and to 0 elsewhere?
+
+# %% [markdown] lang="zh"
+# > **先猜一猜。** 写出六个事实，一行一个；每张图下面是每个位置总共被读了多少。三者中，哪一个的柱子在事实处最接近 1、在别处最接近 0？
+
+# %% predict=true en="Attention while six facts are written, and below it the coverage: how much of each place has been read." zh="写出六个事实时的注意力；下面是覆盖率：每个位置被读了多少。"
 figure, axes = plt.subplots(
     2, 3, figsize=(11, 3.8), layout="constrained", sharex=True, height_ratios=[3, 1.4]
 )
@@ -306,12 +318,17 @@ assert accuracy > 0.8
 # %% [markdown] lang="en"
 # ## Exercises
 #
-# **1.** What is the coverage loss of a decoder that reads the same place in all $T$ steps? Of one that never reads a place twice?
+# **1.** What is the coverage loss, as the mean of the steps, of a decoder that reads the same place in all $T$ steps? Of one
+# that never reads a place twice? Hand in both for $T = 5$.
 
 # %% [markdown] lang="zh"
 # ## 练习
 #
-# **1.** 若解码器 $T$ 步都读同一个位置，覆盖率损失是多少？从不重复读的呢？
+# **1.** 若解码器 $T$ 步都读同一个位置，覆盖率损失（各步的平均）是多少？从不重复读的呢？交 $T = 5$ 时的两个数。
+
+# %% exercise=true
+answer = ...  # your answer
+check("5.1", answer)
 
 # %% answer=true
 T = 5
@@ -319,6 +336,7 @@ same, once = np.zeros((1, T, T)), np.eye(T)[None]
 same[:, :, 0] = 1
 assert np.isclose(float(coverage_loss(same)), (T - 1) / T)  # 0 in the first step, 1 in each other
 assert float(coverage_loss(once)) == 0
+assert check("5.1", [coverage_loss(same), coverage_loss(once)])
 
 # %% [markdown] lang="en"
 # **2.** Ask temporal attention the same question again and again. What are the weights from the second time on, and why?
@@ -326,16 +344,25 @@ assert float(coverage_loss(once)) == 0
 # %% [markdown] lang="zh"
 # **2.** 反复问时间注意力同一个问题。从第二次起权重是多少？为什么？
 
+# %% exercise=true
+answer = ...  # your answer
+check("5.2", answer)
+
 # %% answer=true
 again = np.repeat(query[:, :1], 4, axis=1)
 _, weights = temporal(again, memory, return_attention_scores=True)
 np.testing.assert_allclose(weights[:, 1:], 1 / 6, atol=1e-5)  # exp(e) over n exp(e): all alike
+assert check("5.2", weights[:, 1:])
 
 # %% [markdown] lang="en"
 # **3.** Which `coverage_vector` turns `CoverageAttention` into `BahdanauAttention`?
 
 # %% [markdown] lang="zh"
 # **3.** `coverage_vector` 取什么值，`CoverageAttention` 就变成 `BahdanauAttention`？
+
+# %% exercise=true
+answer = ...  # your answer
+check("5.3", answer)
 
 # %% answer=true
 layer.coverage_vector.assign(np.zeros(7))
@@ -344,18 +371,26 @@ plain(query, memory)
 for name in ("query_kernel", "key_kernel", "score_vector"):
     getattr(plain, name).assign(getattr(layer, name))
 np.testing.assert_allclose(layer(query, memory), plain(query, memory), atol=1e-5)
+assert check("5.3", layer.coverage_vector)
 
 # %% [markdown] lang="en"
-# **4.** All sentences have the same weight. What does hierarchical attention become?
+# **4.** All sentences have the same weight. What does hierarchical attention become? Compute $P$ for two sentences of two
+# words, with word weights 0.1, 0.2 and 0.3, 0.4, and sentence weights 0.5 and 0.5.
 
 # %% [markdown] lang="zh"
-# **4.** 所有句子的权重都相同，层次注意力还剩下什么？
+# **4.** 所有句子的权重都相同，层次注意力还剩下什么？两个句子各两个词，词的权重是 0.1、0.2 和 0.3、0.4，句子的权重是 0.5 和 0.5，算出 $P$。
+
+# %% exercise=true
+answer = ...  # your answer
+check("5.4", answer)
 
 # %% answer=true
 even = np.ones_like(sentences)
 context = both(query, words, even)
 flat = both.word_attention(query, words.reshape(2, 12, 8))
 np.testing.assert_allclose(context, flat, atol=1e-5)  # word attention over the whole document
+products = np.array([0.1, 0.2, 0.3, 0.4]) * 0.5
+assert check("5.4", products / products.sum())
 
 # %% [markdown] lang="en"
 # **Sources.** See, Liu and Manning 2017, "Get to the point"; Nallapati et al. 2016, "Abstractive text summarization using sequence-to-sequence RNNs and

@@ -25,6 +25,10 @@
 # 对照[第 2 讲](02_bahdanau.zh.md)：那里的查询是 $s_{t-1}$，而状态 $h_s$ 既是键又是值。
 
 # %%
+from keras_attention_command import quiet
+
+quiet()
+
 import keras
 import matplotlib.pyplot as plt
 import numpy as np
@@ -36,6 +40,7 @@ from keras_attention import (
     TransformerDecoder,
     TransformerEncoder,
 )
+from keras_attention.course import check
 
 keras.utils.set_random_seed(6)
 
@@ -102,15 +107,22 @@ np.testing.assert_allclose(scores[0, 0], weights, atol=1e-5)
 # A product of two vectors is a sum of $d$ products. If their entries are independent with variance 1, the sum has
 # variance $d$: with 512 features scores of $\pm 23$ are common. A softmax of such numbers puts all weight on one place,
 # and its gradient is almost 0, so that training stands still. After the division by $\sqrt d$ the variance is 1, for any
-# width. We draw random queries and keys and look at both:
+# width. We draw random queries and keys, and look at the largest of ten weights and at the gradient.
 
 # %% [markdown] lang="zh"
 # ### 问：为什么要除以 sqrt(d)？ {: #transformer-sqrt }
 #
 # 点积是 $d$ 个乘积之和。若各分量独立、方差为 1，点积的方差就是 $d$：512 维时得分达到 $\pm 23$ 是常事。对这样的数做 softmax，权重全部压在一个位置上，
-# 梯度几乎为 0，训练停滞。除以 $\sqrt d$ 后，无论宽度多大，方差都回到 1。我们随机取查询和键，两种情况都看一看：
+# 梯度几乎为 0，训练停滞。除以 $\sqrt d$ 后，无论宽度多大，方差都回到 1。我们随机取查询和键，看十个权重中最大的一个，以及梯度。
 
-# %% en="Left: the largest of ten weights. Right: the size of the softmax's gradient. Without the division both depend on the width." zh="左：十个权重中最大的一个。右：softmax 梯度的大小。不除的话，两者都随宽度变化。"
+# %% [markdown] lang="en"
+# > **Predict first.** How large is the largest of ten weights for $d = 2$, and for $d = 512$? Guess four numbers: divided by
+# > $\sqrt d$, and not divided.
+
+# %% [markdown] lang="zh"
+# > **先猜一猜。** $d = 2$ 时，十个权重中最大的一个有多大？$d = 512$ 时呢？猜四个数：除以 $\sqrt d$ 的，和不除的。
+
+# %% predict=true en="Left: the largest of ten weights. Right: the size of the softmax's gradient. Without the division both depend on the width." zh="左：十个权重中最大的一个。右：softmax 梯度的大小。不除的话，两者都随宽度变化。"
 random = np.random.default_rng(6)
 widths = [2, 8, 32, 128, 512]
 largest = {"divided by sqrt(d)": [], "not divided": []}
@@ -316,14 +328,69 @@ plt.show()
 print(WORD, "->", sorted_word)
 
 # %% [markdown] lang="en"
+# One word is an anecdote. Over the 500 new words we ask each head: how much of its weight lies on the letter that is
+# being written, and for which letters is that most and least?
+
+# %% [markdown] lang="zh"
+# 一个单词只是个例。在 500 个新单词上，我们问每个头：它的权重有多少落在正在写的字母上？对哪些字母最多，对哪些最少？
+
+# %%
+answers, heads = sort(source[WORDS:])
+same = source[WORDS:][:, None, None, :] == answers[:, None, :, None]
+on_letter = np.sum(heads * same, axis=-1)  # (words, heads, steps)
+for h in range(8):
+    share = np.array(
+        [
+            np.sum(on_letter[:, h] * (answers == letter)) / max(1, np.sum(answers == letter))
+            for letter in range(LETTERS)
+        ]
+    )
+    names = [f"{chr(letter + ord('a'))} {share[letter]:.0%}" for letter in np.argsort(-share)]
+    print(f"head {h + 1}: {np.mean(on_letter[:, h]):.0%}; most", *names[:3], "- least", *names[-3:])
+
+# %% [markdown] lang="en"
+# All heads look for the same thing, the letter that is being written, and each puts about half of its weight there. What
+# they divide is the alphabet:
+#
+# - Head 1 finds letters from the middle of the alphabet on, `o` and `p` best, and hardly looks at an `a`.
+# - Head 2 finds `c` and `d`, and the end of the alphabet, but not `a`.
+# - Head 3 finds `a`, and letters that lie far apart, `i`, `t` and `q`; it is weakest from `k` to `p`.
+# - Head 4 is the most even of all: no letter has much more of it than the others.
+# - Head 5 finds the beginning, `a` almost always; of the letters in the middle it finds a third.
+# - Head 6 finds `c`, `o` and `b`, and is weakest near the end.
+# - Head 7 finds the letters from `d` to `h`, `g` best, and little else.
+# - Head 8 finds `e` and `b`, and hardly looks at an `r` or a `z`.
+#
+# Where one is weak another is strong, so their mean, the last map, is on the right letter. Another seed divides the
+# alphabet in another way.
+
+# %% [markdown] lang="zh"
+# 所有的头找的是同一样东西：正在写的字母，各有大约一半的权重在那里。它们分工的是字母表：
+#
+# - 头 1 找字母表中部以后的字母，`o` 和 `p` 最好，几乎不看 `a`。
+# - 头 2 找 `c` 和 `d`，以及字母表末尾，但不找 `a`。
+# - 头 3 找 `a`，以及相距很远的 `i`、`t` 和 `q`；从 `k` 到 `p` 最弱。
+# - 头 4 最均匀：没有哪个字母得到的比别的多很多。
+# - 头 5 找开头的字母，`a` 几乎每次都找到；中部的字母只有三分之一。
+# - 头 6 找 `c`、`o` 和 `b`，靠近末尾最弱。
+# - 头 7 找从 `d` 到 `h` 的字母，`g` 最好，别的很少。
+# - 头 8 找 `e` 和 `b`，几乎不看 `r` 和 `z`。
+#
+# 一个头弱的地方，另一个头强，所以它们的平均（最后一张图）落在正确的字母上。换一个种子，分工也会不同。
+
+# %% [markdown] lang="en"
 # ## Exercises
 #
-# **1.** Multiply all keys of the example by hand by 10. What do the weights become? And by 0?
+# **1.** Multiply all keys of the example by hand by 10. What do the weights become? And by 0? Hand in the two arrays.
 
 # %% [markdown] lang="zh"
 # ## 练习
 #
-# **1.** 把手算例子里的键全部乘以 10，权重变成什么？乘以 0 呢？
+# **1.** 把手算例子里的键全部乘以 10，权重变成什么？乘以 0 呢？交这两个数组。
+
+# %% exercise=true
+answer = ...  # your answer
+check("6.1", answer)
 
 # %% answer=true
 tensors = [ops.convert_to_tensor(each) for each in (Q, K, V)]
@@ -331,44 +398,62 @@ _, sharp = attention(tensors[0], 10 * tensors[1], tensors[2])
 np.testing.assert_allclose(sharp, [[0, 1], [0, 1]], atol=0.01)  # all on the greater score
 _, even = attention(tensors[0], 0 * tensors[1], tensors[2])
 np.testing.assert_allclose(even, 0.5)  # the mean of the values
+assert check("6.1", [sharp, even])
 
 # %% [markdown] lang="en"
-# **2.** Eight heads of 8 features, or one head of 64: which has more weights?
+# **2.** Eight heads of 8 features, or one head of 64: which has more weights? Hand in both numbers, for words of 64 features
+# and without biases.
 
 # %% [markdown] lang="zh"
-# **2.** 八个 8 维的头与一个 64 维的头，哪个参数多？
+# **2.** 八个 8 维的头与一个 64 维的头，哪个参数多？设词为 64 维、没有偏置，交这两个数。
+
+# %% exercise=true
+answer = ...  # your answer
+check("6.2", answer)
 
 # %% answer=true
 one = MultiHeadAttention(num_heads=1, key_dim=64, use_bias=False)
 one(words)
 assert one.count_params() == eight.count_params() == 4 * 64 * 64  # neither
+assert check("6.2", [eight.count_params(), one.count_params()])
 
 # %% [markdown] lang="en"
-# **3.** Show that with a causal mask the last word changes no output but its own.
+# **3.** With a causal mask, at which places does the output change with the last of five words? Show it with the layer, and
+# hand in the list of places, counted from 0.
 
 # %% [markdown] lang="zh"
-# **3.** 证明：用了因果掩码，改动最后一个词只影响它自己的输出。
+# **3.** 用了因果掩码，改动五个词中的最后一个，哪些位置的输出会变？用层验证，交位置的列表，从 0 数起。
+
+# %% exercise=true
+answer = ...  # your answer
+check("6.3", answer)
 
 # %% answer=true
 changed = words.copy()
 changed[:, -1] += 1
 one_way, other_way = (eight(each, use_causal_mask=True) for each in (words, changed))
 np.testing.assert_allclose(one_way[:, :-1], other_way[:, :-1], atol=1e-6)
-assert not np.allclose(one_way[:, -1], other_way[:, -1], atol=1e-3)
+moved = np.max(np.abs(np.asarray(one_way - other_way)), axis=(0, 2)) > 1e-5
+assert check("6.3", np.flatnonzero(moved))
 
 # %% [markdown] lang="en"
-# **4.** Our sorter's encoder has no positions. Does the order of the letters change the sorted word? Try it on the model.
+# **4.** Our sorter's encoder has no positions. Does the order of the letters change the sorted word? Read the source
+# backwards, and hand in how far the logits change at most.
 
 # %% [markdown] lang="zh"
-# **4.** 我们的排序模型的编码器没有位置编码。字母的次序不同，排序结果一样吗？在模型上试试。
+# **4.** 我们的排序模型的编码器没有位置编码。字母的次序不同，排序结果一样吗？把源端倒过来读，交 logits 最多变化了多少。
+
+# %% exercise=true
+answer = ...  # your answer
+check("6.4", answer)
 
 # %% answer=true
 mixed = source[WORDS:, ::-1]
-np.testing.assert_allclose(
-    reader.predict([mixed, before[WORDS:]], verbose=0)[0],
-    reader.predict([source[WORDS:], before[WORDS:]], verbose=0)[0],
-    atol=1e-3,
-)  # the same, right or wrong: to it a word is a bag of letters, and sorting needs no more
+backwards, forwards = (
+    reader.predict([each, before[WORDS:]], verbose=0)[0] for each in (mixed, source[WORDS:])
+)
+assert check("6.4", np.max(np.abs(backwards - forwards)))
+# The same, right or wrong: to it a word is a bag of letters, and sorting needs no more
 
 # %% [markdown] lang="en"
 # **Source.** Vaswani et al. 2017, "Attention is all you need". The layers:

@@ -31,6 +31,10 @@
 # 不在本页。
 
 # %%
+from keras_attention_command import quiet
+
+quiet()
+
 import tempfile
 from pathlib import Path
 
@@ -41,6 +45,7 @@ import numpy as np
 from keras import layers, ops
 
 from keras_attention import TransformerEncoder
+from keras_attention.course import check
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 
 keras.utils.set_random_seed(7)
@@ -242,13 +247,20 @@ for name, options in {
     results[name] = accuracy(model, *shown), accuracy(model, *unseen)
     print(f"{name:23} words seen {results[name][0]:.0%}, words not seen {results[name][1]:.0%}")
 
-# %% en="Left: the word vectors, by their two main directions; colours were never shown to the model. Right: accuracy on words that had no label." zh="左：词向量的前两个主方向；颜色从未给模型看过。右：没有标注过的词上的正确率。"
+# %% [markdown] lang="en"
+# > **Predict first.** Nobody told the model which words praise and which blame. Where will "charming" lie in its space of
+# > words: beside "lovely", or anywhere? And how often will three labelled words of each kind be enough for the other eighteen?
+
+# %% [markdown] lang="zh"
+# > **先猜一猜。** 没有人告诉模型哪些词是夸、哪些词是批评。“charming” 在词向量空间里会在 “lovely” 旁边，还是随便在哪里？每种只标注三个词，对其余十八个词能答对多少？
+
+# %% predict=true en="Left: the word vectors, by their two main directions; colours were never shown to the model. Right: accuracy on words that had no label." zh="左：词向量的前两个主方向；颜色从未给模型看过。右：没有标注过的词上的正确率。"
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
 chosen = PRAISE + BLAME
 vectors = np.asarray(backbone.token_embedding.embeddings)[[WORDS.index(word) for word in chosen]]
 vectors -= vectors.mean(axis=0)
 flat = vectors @ np.linalg.svd(vectors)[2][:2].T
-colours = ["#2e7d32"] * 12 + ["#c62828"] * 12
+colours = ["#0072b2"] * 12 + ["#d55e00"] * 12
 axes[0].scatter(*flat.T, c=colours, s=12)
 for word, point, colour in zip(chosen, flat, colours, strict=True):
     axes[0].annotate(word, point, fontsize=7, color=colour)
@@ -345,12 +357,17 @@ print(sorted(path.name for path in folder.iterdir()))
 # %% [markdown] lang="en"
 # ## Exercises
 #
-# **1.** Without segments, does BERT give another output for `a [SEP] b` than for `b [SEP] a`? What tells it the order?
+# **1.** Without segments, does BERT give another output for `a [SEP] b` than for `b [SEP] a`? What tells it the order:
+# `"positions"`, `"segments"`, `"words"` or `"nothing"`?
 
 # %% [markdown] lang="zh"
 # ## 练习
 #
-# **1.** 如果不用片段编号，BERT 对 `a [SEP] b` 和 `b [SEP] a` 的输出不同吗？它从哪里知道次序？
+# **1.** 如果不用片段编号，BERT 对 `a [SEP] b` 和 `b [SEP] a` 的输出不同吗？它从哪里知道次序：“位置”、“片段”、“词”还是“没有”？
+
+# %% exercise=true
+answer = ...  # your answer
+check("7.1", answer)
 
 # %% answer=true
 one, two = (
@@ -362,29 +379,38 @@ outputs = [
     for each in (one, two)
 ]
 assert not np.allclose(*outputs, atol=1e-4)  # different: from the position embeddings
+assert check("7.1", "positions")
 
 # %% [markdown] lang="en"
-# **2.** More padding at the end must not change the result. Does it?
+# **2.** More padding at the end must not change the result. Does it? Hand in how far `pooled_output` changes at most.
 
 # %% [markdown] lang="zh"
-# **2.** 末尾多一些填充不应改变结果。会改变吗？
+# **2.** 末尾多一些填充不应改变结果。会改变吗？交 `pooled_output` 最多变化了多少。
+
+# %% exercise=true
+answer = ...  # your answer
+check("7.2", answer)
 
 # %% answer=true
 shorter = {name: array[:, :-4] for name, array in one.items()}
-np.testing.assert_allclose(
-    backbone(one)["pooled_output"], backbone(shorter)["pooled_output"], atol=1e-5
-)  # no: the padding has weight 0
+change = backbone(one)["pooled_output"] - backbone(shorter)["pooled_output"]
+assert check("7.2", np.max(np.abs(change)))  # no: the padding has weight 0
 
 # %% [markdown] lang="en"
-# **3.** What is the masked loss of a uniform guess over the vocabulary? Did ours begin there?
+# **3.** What is the masked loss of a uniform guess over the 54 words of the vocabulary? Did ours begin there?
 
 # %% [markdown] lang="zh"
-# **3.** 若对词表均匀地猜，掩码损失是多少？我们的训练是从那里开始的吗？
+# **3.** 若对词表的 54 个词均匀地猜，掩码损失是多少？我们的训练是从那里开始的吗？
+
+# %% exercise=true
+answer = ...  # your answer
+check("7.3", answer)
 
 # %% answer=true
 uniform = np.log(len(WORDS))
 assert abs(float(by_hand) - uniform) < 1.0  # about log(V): it knew nothing
 assert history.history["loss"][-1] < uniform
+assert check("7.3", uniform)
 
 # %% [markdown] lang="en"
 # **Source.** Devlin et al. 2019, "BERT: pre-training of deep bidirectional transformers for language understanding". The layers:

@@ -1,12 +1,15 @@
 """The course: from one source a lecture, a page and a notebook in English and in Chinese.
 
-`python -m docs.course.build` runs the lectures and keeps what their cells show in `outputs/`. The
-documentation is built from sources and outputs and runs nothing. A source is Python in cells
-(jupytext's `py:percent`):
+`python -m docs.course.build` runs the lectures and writes their notebooks into `runs/course`; with
+`--keep` it keeps what their cells show in `outputs/`, and renders the pages and notebooks beside
+the sources anew. The documentation is built from sources and outputs and runs nothing. A source is
+Python in cells (jupytext's `py:percent`):
 
 - `# %% [markdown] lang="en"`: prose, followed at once by the same in Chinese, `lang="zh"`;
 - `# %%`: code of both languages, with what a figure shows as `en="..." zh="..."`;
+- `exercise=true`: where the reader's answer goes; what it shows is not kept;
 - `answer=true`: the answer to an exercise, folded away on the page;
+- `predict=true`: a figure that the reader guesses first, folded away;
 - `tiny="SIZE = 3"`: stands for the line `SIZE = ...` where the tests run the lecture in small;
 - `trained=true`: asserts what only a lecture trained whole reaches; the tests leave it out.
 """
@@ -32,6 +35,8 @@ import nbformat
 
 HERE = Path(__file__).resolve().parent
 OUTPUTS = HERE / "outputs"
+OWN = HERE.parents[1] / "runs" / "course"
+"""Where runs go that are not kept; git ignores it."""
 LANGUAGES = ("en", "zh")
 
 
@@ -68,8 +73,19 @@ def digest(found: list) -> str:
     return hashlib.sha256("\0".join(c.source for c in code(found)).encode()).hexdigest()[:16]
 
 
-def run(path: Path, jobs: int = 1) -> dict:
-    """Execute a lecture in a kernel of its own and write what its cells show.
+def named(lecture: str) -> Path:
+    """Return the lecture called `2`, `02`, `bahdanau` or `02_bahdanau`."""
+    for path in sources():
+        number, name = path.stem.split("_", 1)
+        names = {path.stem, name, number, str(int(number))}
+        if lecture in names:
+            return path
+    known = ", ".join(path.stem for path in sources())
+    raise CourseError(f"Expected a lecture by its number or name: {known}. Received: {lecture}")
+
+
+def run(path: Path, jobs: int = 1, into: Path = OUTPUTS) -> dict:
+    """Execute a lecture in a kernel of its own and write what its cells show into a folder.
 
     `jobs` lectures share the processor's cores.
     """
@@ -86,13 +102,13 @@ def run(path: Path, jobs: int = 1) -> dict:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     cores = max(1, cores // jobs)
     how = f"{packages}, Python {platform.python_version()}, {cores} CPU core{'s'[: cores != 1]}"
-    folder = OUTPUTS / path.stem
+    folder = into / path.stem
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.png"):
         old.unlink()
     shown = []
     for cell in notebook.cells:
-        texts, images = _shown(cell.outputs)
+        texts, images = _shown([] if cell.metadata.get("exercise") else cell.outputs)
         names = [f"{len(shown)}-{k}.png" for k in range(len(images))]
         for name, png in zip(names, images, strict=True):
             (folder / name).write_bytes(png)
@@ -137,40 +153,60 @@ def run_tiny(path: Path) -> int:
     return len(chosen)
 
 
-def outputs(path: Path, found: list) -> dict:
-    """What the code of a lecture showed when it was run."""
-    place = OUTPUTS / path.stem / "outputs.json"
+def outputs(path: Path, found: list, kept: Path | None = None) -> dict:
+    """What the code of a lecture showed when it was run; `kept` is the folder, if another."""
+    place = (kept or OUTPUTS) / path.stem / "outputs.json"
     result = json.loads(place.read_text(encoding="utf-8")) if place.exists() else {"code": None}
     if result["code"] != digest(found):
         raise CourseError(
-            f"{path.name}: its code was not run since it changed. Run `make course`, or this "
-            f"lecture alone by `python -m docs.course.build {path.stem}`. Received: outputs of "
+            f"{path.name}: its code was not run since it changed. Run "
+            f"`make course KEEP=1 LECTURES={path.stem}`. Received: outputs of "
             f"code {result['code']}, expected {digest(found)}"
         )
     return result
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the lectures named, or all."""
-    about = "Execute lectures, each in a kernel of its own, and write what their cells show."
+    """Run the lectures named, or all, or render those that were kept."""
+    from docs.course import pages
+
+    about = "Execute lectures, each in a kernel of its own, and write their notebooks."
     parser = argparse.ArgumentParser(prog="python -m docs.course.build", description=about)
-    names = [path.stem for path in sources()]
-    parser.add_argument("lecture", nargs="*", help="a lecture, such as 02_bahdanau; default: all")
+    parser.add_argument("lecture", nargs="*", help="such as 2 or 02_bahdanau; default: all")
     parser.add_argument("--jobs", type=int, default=1, help="how many at once (default: 1)")
+    parser.add_argument(
+        "--keep", action="store_true", help="keep what is shown in docs/course, and render it"
+    )
+    parser.add_argument(
+        "--render", action="store_true", help="run nothing: render what was kept, in docs/course"
+    )
     options = parser.parse_args(arguments)
-    chosen = options.lecture
     if options.jobs < 1:
         parser.error(f"--jobs is at least 1. Received: {options.jobs}")
-    if unknown := set(chosen) - set(names):
-        parser.error(f"The lectures are {', '.join(names)}. Received: {', '.join(unknown)}")
-    start = time.perf_counter()
-    paths = [path for path in sources() if not chosen or path.stem in chosen]
-    with ProcessPoolExecutor(options.jobs) as pool:
-        made = map if options.jobs == 1 else pool.map
-        for path, result in zip(paths, made(partial(run, jobs=options.jobs), paths), strict=True):
-            print(f"{path.stem}: {result['seconds']} s", flush=True)
-    print(f"{time.perf_counter() - start:.0f} s in all; what was shown is in {OUTPUTS}")
+    try:
+        chosen = [named(each) for name in options.lecture for each in name.split(",")]
+        paths = sorted(set(chosen)) or sources()
+        if not options.render:
+            into = OUTPUTS if options.keep else OWN / "outputs"
+            _run_all(paths, options.jobs, into)
+        kept = options.keep or options.render
+        folder = HERE if kept else OWN
+        for path in paths:
+            pages.render(path, folder, None if kept else OWN / "outputs")
+    except ValueError as error:  # a CourseError, also of this module under its other name
+        parser.error(str(error))
+    print(f"The notebooks are in {folder}")
     return 0
+
+
+def _run_all(paths: list[Path], jobs: int, into: Path) -> None:
+    start = time.perf_counter()
+    with ProcessPoolExecutor(jobs) as pool:
+        made = map if jobs == 1 else pool.map
+        results = made(partial(run, jobs=jobs, into=into), paths)
+        for path, result in zip(paths, results, strict=True):
+            print(f"{path.stem}: {result['seconds']} s", flush=True)
+    print(f"{time.perf_counter() - start:.0f} s in all")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Puts the course into the site; the build fails where a page lacks one of its two languages."""
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -20,17 +21,20 @@ whole: dict[str, str] = {}
 
 def on_files(files: Files, config) -> Files:
     """Add the pages and notebooks of all lectures; look at the translations of the other pages."""
-    repository = config.extra.get("repository", "")
+    # In a workflow of GitHub the notebooks are those of the repository that it runs in.
+    repository = config.extra.get("repository") or os.environ.get("GITHUB_REPOSITORY", "")
     whole.clear()
     try:
         for path in build.sources():
             for language in build.LANGUAGES:
                 page = pages.page(path, language, repository)
-                notebook = pages.notebook(path, language, repository)
+                notebook = pages.notebook(path, language, repository, on_site=True)
                 for name, content in (
                     (pages.page_name(path, language), page),
-                    (f"{path.stem}.{language}.ipynb", notebook),
+                    (pages.notebook_name(path, language), notebook),
                 ):
+                    if old := files.get_file_from_path(f"course/{name}"):
+                        files.remove(old)
                     files.append(File.generated(config, f"course/{name}", content=content))
         names = list(files.src_uris)
         for name in translation.bilingual(config.extra.get("bilingual", []), names):

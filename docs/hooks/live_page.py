@@ -5,6 +5,8 @@ from functools import cache
 
 from mkdocs.structure.files import File, Files
 
+PLACE = "live/dates.html"
+LINK = f"[Open it by itself]({PLACE}){{ target=_blank }}"
 EXAMPLES = ("den 3. Mai 1984", "4 juin 1999")
 
 
@@ -21,5 +23,11 @@ def content() -> str:
 
 def on_files(files: Files, config) -> Files:
     """Add the page to the site."""
-    files.append(File.generated(config, "live/dates.html", content=content()))
+    files.append(File.generated(config, PLACE, content=content()))
     return files
+
+
+def on_page_markdown(markdown: str, **_) -> str:
+    """Put a link under the frame that shows the page. The file is there only once it is built."""
+    frame, end, rest = markdown.partition("</iframe>")
+    return f"{frame}{end}\n\n{LINK}{rest}" if PLACE in frame and end else markdown

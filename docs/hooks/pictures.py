@@ -1,27 +1,20 @@
-"""Draws the pictures of the pages with the package's own layers when the site is built."""
+"""Refuses to build the pages with pictures that were drawn by other code than there is now."""
 
-import os
 import sys
-from functools import cache
 from pathlib import Path
 
-from mkdocs.structure.files import File, Files
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import Files
 
-PICTURES = Path(__file__).resolve().parent.parent / "pictures"
-sys.path.insert(0, str(PICTURES.parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-
-@cache
-def draw() -> dict[str, bytes]:
-    """Return the PNG of every picture by its name."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    from docs.pictures import draw_all
-
-    return draw_all()
+from docs.pictures.kept import PicturesError, check_drawn  # noqa: E402
 
 
 def on_files(files: Files, config) -> Files:
-    """Add the pictures to the site."""
-    for name, png in draw().items():
-        files.append(File.generated(config, f"pictures/{name}.png", content=png))
+    """Look whether the pictures are there, drawn by the code that there is."""
+    try:
+        check_drawn()
+    except PicturesError as error:
+        raise PluginError(str(error)) from None
     return files

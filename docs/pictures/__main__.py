@@ -1,10 +1,6 @@
-import sys
-from pathlib import Path
+from docs.pictures.drawing import draw_all
+from docs.pictures.kept import HERE, keep
 
-from docs.pictures import draw_all
-
-folder = Path(sys.argv[1])
-folder.mkdir(parents=True, exist_ok=True)
-for name, png in draw_all().items():
-    (folder / f"{name}.png").write_bytes(png)
-    print(folder / f"{name}.png")
+pictures = draw_all()
+keep(pictures)
+print(f"Drew {len(pictures)} pictures into {HERE}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .colors import colors_of
 from .figures import display_tokens, extents, make_figure, new_figure, shape_right_to_left
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def plot_alignment(
     title: str | None = None,
     overwrite: bool = False,
     maximum: float | None = None,
-    colormap: str = "bone_r",
+    colormap: str | None = None,
     dpi: int = 150,
 ) -> "Figure":
     """Draw attention weights as a heat map: the source along the top, the target down the side.
@@ -59,7 +60,8 @@ def plot_alignment(
         overwrite: Whether an existing file is replaced.
         maximum: The weight of the darkest colour. Default: 1, or the largest weight if that is
             more, so that pictures of different sentences compare.
-        colormap: Name of a colour map of matplotlib, the colour of zero first.
+        colormap: Name of a colour map of matplotlib, the colour of zero first. Default: from white
+            to dark blue.
         dpi: Pixels to the inch in formats made of pixels.
 
     Raises:
@@ -77,7 +79,7 @@ def plot_alignment(
     """
     weights = check_weights(attention, source_tokens, target_tokens)
     maximum = check_maximum(maximum, max(1.0, float(weights.max())))
-    shown = {"cmap": colormap, "vmin": 0, "vmax": maximum, "aspect": "auto"}
+    shown = {"cmap": colors_of(colormap), "vmin": 0, "vmax": maximum, "aspect": "auto"}
     source, target = labels_of(source_tokens), labels_of(target_tokens)
     title = shape_right_to_left(title or "")
     draw = functools.partial(_draw, weights, (source, target), title, shown, dpi)
@@ -93,7 +95,7 @@ def plot_heads(
     title: str | None = None,
     overwrite: bool = False,
     maximum: float | None = None,
-    colormap: str = "bone_r",
+    colormap: str | None = None,
     dpi: int = 150,
 ) -> "Figure":
     """Draw all heads of a layer in one `matplotlib.figure.Figure`, up to four to a row.
@@ -125,7 +127,7 @@ def plot_heads(
     for head in heads:
         check_weights(head, source_tokens, target_tokens)
     maximum = check_maximum(maximum, max(1.0, float(heads.max())))
-    shown = {"cmap": colormap, "vmin": 0, "vmax": maximum, "aspect": "auto"}
+    shown = {"cmap": colors_of(colormap), "vmin": 0, "vmax": maximum, "aspect": "auto"}
     source, target = labels_of(source_tokens), labels_of(target_tokens)
     title = shape_right_to_left(title or "")
     draw = functools.partial(_draw_heads, heads, (source, target), title, shown, dpi)

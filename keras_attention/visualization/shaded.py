@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .alignment import check_maximum, check_values
+from .colors import TERMINAL, background, colors_of, full_weight
 from .figures import display_tokens, extents, make_figure, new_figure, shape_right_to_left
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
-# Of the 256 colours of terminals, from pale yellow to red: black letters can be read on all.
-_COLOURS = (230, 229, 222, 215, 208, 202)
 _PAGE = """\
 <!DOCTYPE html>
 <html>
 <head>
 <meta charset="utf-8">
+<meta name="color-scheme" content="light dark">
 <title>{title}</title>
 <style>
 body {{ font-family: sans-serif; line-height: 1.9; max-width: 60em; margin: 2em auto; }}
@@ -88,7 +88,8 @@ def shaded_text(
 
     Args:
         rows: A list of `ShadedTokens`, a line each.
-        maximum: The weight of the strongest colour; `None` for the largest there is.
+        maximum: The weight of the strongest colour; `None` for the largest there is, but at least
+            three times the mean of a row, so that weights that are nearly equal are all pale.
         color: Whether to write ANSI escapes, for 256 colours; else the weights, in brackets.
 
     Raises:
@@ -139,7 +140,7 @@ def shaded_html(
     for row, levels in zip(rows, _shades(rows, maximum), strict=True):
         label = f"<b>{html.escape(row.label)}</b>" if row.label else ""
         words = (
-            f'<span style="background: rgba(255, 110, 0, {level:.3f})" title="{weight:.4f}">'
+            f'<span style="{background(level) if level > 0 else ""}" title="{weight:.4f}">'
             f"{html.escape(word)}</span>"
             for word, weight, level in zip(row.labels, row.weights, levels, strict=True)
         )
@@ -157,7 +158,7 @@ def plot_shaded(
     overwrite: bool = False,
     maximum: float | None = None,
     width: float = 8.0,
-    colormap: str = "Oranges",
+    colormap: str | None = None,
     dpi: int = 150,
 ) -> "Figure":
     """Draw tokens, shaded by their weights, as lines of text in a `matplotlib.figure.Figure`.
@@ -168,7 +169,7 @@ def plot_shaded(
             [`plot_alignment`][keras_attention.visualization.plot_alignment].
         maximum: As in `shaded_text`.
         width: The longest line, in inches.
-        colormap: Name of a colour map of matplotlib; the picture uses its lighter two thirds.
+        colormap: As in `plot_alignment`; the picture uses its lighter half.
 
     Raises:
         ValueError, FileExistsError: As `plot_alignment` and `shaded_text`, and if `rows` is empty.
@@ -189,17 +190,16 @@ def plot_shaded(
 
 
 def _shades(rows: Sequence[ShadedTokens], maximum: float | None) -> list[np.ndarray]:
-    """Return the shades of each row, from 0 to 1 at `maximum`, or else at the largest weight."""
+    """Return the shades of each row, from 0 to 1 at `maximum`, or else as `full_weight` says."""
     if isinstance(rows, ShadedTokens) or not all(isinstance(row, ShadedTokens) for row in rows):
         raise ValueError(f"`rows` must be a list of ShadedTokens. Received: {type(rows).__name__}")
-    largest = max((float(np.max(row.weights, initial=0.0)) for row in rows), default=0.0)
-    maximum = check_maximum(maximum, largest or 1.0)
+    maximum = check_maximum(maximum, full_weight([np.asarray(row.weights) for row in rows]))
     return [np.minimum(np.asarray(row.weights) / maximum, 1.0) for row in rows]
 
 
 def _coloured(label: str, level: float) -> str:
-    step = round(float(level) * len(_COLOURS))
-    return f"\x1b[30;48;5;{_COLOURS[step - 1]}m{label}\x1b[0m" if step else label
+    step = round(float(level) * len(TERMINAL))
+    return f"\x1b[30;48;5;{TERMINAL[step - 1]}m{label}\x1b[0m" if step else label
 
 
 def _draw(
@@ -207,14 +207,12 @@ def _draw(
     levels: list[np.ndarray],
     title: str,
     width: float,
-    colormap: str,
+    colormap: str | None,
     dpi: int,
     families: list[str],
 ) -> "Figure":
-    import matplotlib
-
     figure = new_figure(figsize=(width, 1), dpi=dpi)
-    colours = matplotlib.colormaps[colormap]
+    colours = colors_of(colormap)
     style: dict[str, Any] = {"family": families, "parse_math": False}
     # Places are in inches, and negative until the height is known.
     style |= {"fontsize": 10, "va": "center_baseline", "transform": figure.dpi_scale_trans}
@@ -225,7 +223,7 @@ def _draw(
     for words, shade in zip(lines, levels, strict=True):
         texts = [figure.text(0, 0, words[0], weight="bold", **style)] if words[0] else []
         for word, level in zip(words[1:], shade, strict=True):
-            colour = colours(float(level) * 2 / 3) if level > 0 else "none"
+            colour = colours(float(level) / 2) if level > 0 else "none"
             box = {"boxstyle": "round,pad=0.12", "facecolor": colour, "edgecolor": "none"}
             texts.append(figure.text(0, 0, word, bbox=box, **style))
         down = _place_row(texts, figure, width, down) + _LINE + _BETWEEN_ROWS

@@ -89,7 +89,7 @@ WRITERS = {
     ),
     "TextClassifier.draw": lambda tasks, path: tasks["c"].draw("a b", f"{path}.html"),
     "Prediction.plot": lambda tasks, path: tasks["c"].classify("a b").plot(f"{path}.png"),
-    "Ranking.plot": lambda tasks, path: tasks["r"].rank("a ?", ["a", "b"]).plot(f"{path}.html"),
+    "Ranking.plot": lambda tasks, path: tasks["r"].rank("a ?", ["a", "b"]).plot(f"{path}.png"),
     "AnswerRanker.draw": lambda tasks, path: tasks["r"].draw("a ?", ["a"], f"{path}.svg"),
     "Summarizer.draw": lambda tasks, path: tasks["s"].draw("a b .", f"{path}.png"),
     "Explanation.save": lambda tasks, path: tasks["c"].explain("a b").save(f"{path}.html"),
@@ -143,7 +143,7 @@ WRITE_NOTHING = {
     *("load_weights", "load_lora_weights", "load", "config_of", "preprocessor_of"),
     *("fit_new_run", "fit_in_run", "train", "run_of_port"),  # `fit` hands the run on
     # Their path is one that a function above has checked.
-    *("check_picture", "check_shaded", "check_page", "show_or_draw", "write_lines"),
+    *("check_picture", "check_drawn", "check_page", "show_or_draw", "write_lines"),
     *("prepare", "read_config", "writing", "check_run", "write_card_of_run"),
     "export_ctranslate2",  # by `new_folder`, once that package is there and knows the network
     # These name a ranking or a step so.
@@ -191,7 +191,6 @@ def test_every_writer_is_tried():
         ["score", "dates", "--input", "no.tsv", "--output"],
         ["shortlist", "dates", "--input", "no.tsv", "--output"],
         ["visualize", "dates", "--input", "1", "--output"],
-        ["visualize", "dates", "--input", "1", "--format", "html", "--output"],
         ["export", "dates", "--output"],
         ["export", "dates", "--format", "litert", "--output"],
         ["average", "dates", "dates", "--output"],

@@ -85,7 +85,10 @@ def tasks():
 def address(tasks):
     """The address of a server in this process."""
     listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(make_app(tasks, Limits(characters=90)), log_level="warning")
+    config = uvicorn.Config(
+        make_app(tasks, Limits(characters=90), examples={"dates": {"text": DATE}}),
+        log_level="warning",
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
@@ -123,7 +126,7 @@ def choose(page, *models):
 
 def show(page, text, label="Sentence"):
     page.get_by_label(label).fill(text)
-    page.get_by_role("button", name="Show").click()
+    page.locator("button.send").click()
     page.get_by_role("status").get_by_text("Done.").wait_for(state="attached")
 
 
@@ -150,10 +153,57 @@ def test_a_text_is_typed_and_answered(page, tasks):
         np.testing.assert_allclose(numbers(page), expected, atol=0.51)
 
 
+def test_an_example_is_tried_by_one_click(page):
+    send, field = page.locator("button.send"), page.get_by_label("Sentence")
+    assert send.inner_text() == "Translate"
+    assert field.get_attribute("placeholder") == "Type here, then press Translate"
+    page.get_by_role("button", name="Try an example").click()
+    page.locator("article").wait_for()
+    assert field.input_value() == DATE and page.locator(".answer").inner_text() == ISO
+    captions = page.locator("article > .caption").all_inner_texts()
+    assert captions == ["Output"]
+    choose(page, "transformer")
+    assert send.inner_text() == "Show"
+    assert page.get_by_role("button", name="Try an example").is_hidden()
+
+
+def test_texts_that_are_empty_or_too_long_are_not_sent(page):
+    sent = []
+    page.on("request", lambda request: sent.append(request.url))
+    send, field, status = (
+        page.locator("button.send"),
+        page.get_by_label("Sentence"),
+        page.get_by_role("status"),
+    )
+    for text in ("", " \n "):
+        field.fill(text)
+        send.click()
+        assert status.inner_text() == "“Sentence” is empty: type a text first."
+        assert status.is_visible() and page.evaluate("document.activeElement.name") == "text"
+    field.fill("😀" * 1234)  # one character each, and two units of JavaScript
+    assert len(field.input_value()) == 1234  # nothing is cut without a word
+    send.click()
+    message = "The text has 1,234 characters: at most 90 are taken. Shorten it."
+    assert status.inner_text() == message and page.locator("article").count() == 0 and not sent
+    show(page, DATE)
+    assert page.locator(".answer").inner_text() == ISO
+
+
+def test_unknown_words_are_marked_and_counted(page, tasks):
+    show(page, "日本語")
+    note = tasks["dates"].translate("日本語").note
+    assert page.locator(".note").inner_text() == note
+    marked = page.get_by_role("toolbar", name="Input").locator("button.unknown")
+    assert marked.count() == len(tasks["dates"].translate("日本語").unknown)
+    assert marked.first.get_attribute("title") == "unknown to the model"
+    show(page, DATE)
+    assert page.locator(".unknown").count() == 0
+
+
 def test_a_word_shows_where_it_looked_by_mouse_and_by_keyboard(page, tasks):
     show(page, DATE)
     (first,) = tasks["dates"].explain(DATE).answers[0].maps[:1]
-    written, read = (page.get_by_role("toolbar", name=name) for name in ("Written", "Read"))
+    written, read = (page.get_by_role("toolbar", name=name) for name in ("Output", "Input"))
     weights = first.matrix()[0]
 
     def said(row):
@@ -169,7 +219,8 @@ def test_a_word_shows_where_it_looked_by_mouse_and_by_keyboard(page, tasks):
         float(each.evaluate("node => node.style.getPropertyValue('--weight')"))
         for each in read.get_by_role("button").all()
     ]
-    np.testing.assert_allclose(shades, weights[0] / weights[0].max(), atol=0.01)
+    strongest = max(weights[0].max(), 3 * weights[0].mean())
+    np.testing.assert_allclose(shades, weights[0] / strongest, atol=0.01)
     page.keyboard.press("ArrowRight")
     assert page.locator(".said").inner_text().startswith(said(1))
     page.keyboard.press("End")
@@ -287,7 +338,7 @@ def test_what_goes_wrong_is_said(page):
     show(page, "1 " * 46)
     assert "92 characters: at most 90" in page.get_by_role("alert").inner_text()
     choose(page)
-    page.get_by_role("button", name="Show").click()
+    page.locator("button.send").click()
     assert page.get_by_role("status").inner_text() == "Choose a model."
 
 
@@ -308,7 +359,7 @@ def test_two_people_at_once(browser, address):
         page.locator("form").wait_for()
         page.get_by_label("Sentence").fill(text)
     for page in pages:
-        page.get_by_role("button", name="Show").click()
+        page.locator("button.send").click()
     for page, answer in zip(pages, (ISO, "1999-06-05"), strict=True):
         page.locator("article").wait_for()
         assert page.locator(".answer").inner_text() == answer
@@ -360,6 +411,10 @@ def test_a_phone_and_the_dark(browser, address, width, scheme):
     choose(page, "transformer", "shaded")
     show(page, " ".join(TEXTS[:4]), "Sentence / Text")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for score in page.locator(".score").all():  # in one line
+        assert score.evaluate(
+            "n => n.offsetHeight <= 1.6 * parseFloat(getComputedStyle(n).fontSize)"
+        )
     found = page.evaluate(COLOURS)
     dark = np.mean(found["papers"]) < 128
     assert dark == (scheme == "dark")

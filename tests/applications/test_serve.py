@@ -25,7 +25,7 @@ HERE = "http://127.0.0.1:8000"
 class Stub:
     """A task of the server's kind, which does what it is told to."""
 
-    name_of_task, asks = "stub", {"text": "Text"}
+    name_of_task, asks, action = "stub", {"text": "Text"}, "Show"
 
     def __init__(self, act=lambda text: text):
         self.act = act
@@ -35,7 +35,8 @@ class Stub:
 
 
 def client_of(limits=None, base_url=HERE, hosts=("127.0.0.1",), **tasks):
-    return TestClient(make_app(tasks, limits, hosts), base_url=base_url)
+    examples = {"runs": {"text": "a b"}}
+    return TestClient(make_app(tasks, limits, hosts, examples), base_url=base_url)
 
 
 def ask(client, text="a dog", model="a", **more):
@@ -58,9 +59,18 @@ def test_a_model_answers_as_it_does_in_python(traced_nowhere):
                 "name": "runs",
                 "task": "translation",
                 "asks": {"text": "Sentence"},
+                "action": "Translate",
+                "example": {"text": "a b"},
                 "beam_size": size,
             },
-            {"name": "other", "task": "stub", "asks": {"text": "Text"}, "beam_size": None},
+            {
+                "name": "other",
+                "task": "stub",
+                "asks": {"text": "Text"},
+                "action": "Show",
+                "example": {},
+                "beam_size": None,
+            },
         ]
         found = ask(client, TEXTS[0], "runs", beam_size=3).json()
     expected = json.loads(task.explain(TEXTS[0], beam_size=3).to_json())

@@ -1,6 +1,9 @@
 """Every page of the built site in a real browser, as wide as a desktop and as narrow as a phone."""
 
+import functools
+import http.server
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -147,3 +150,36 @@ def test_a_fault_is_found(window, html, fault, tmp_path):
 @pytest.mark.parametrize("address", addresses())
 def test_page_has_no_visible_fault(window, address):
     assert not faults_of(window, (SITE / address).as_uri())
+
+
+@pytest.fixture(scope="module")
+def server():
+    """The address of the site on a server of this process: the search needs one."""
+    handler = functools.partial(_Quiet, directory=str(SITE))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as served:
+        thread = threading.Thread(target=served.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{served.server_port}"
+        served.shutdown()
+        thread.join()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("words", "pages"),
+    [("learning rate", ["command.html"]), ("beam size", ["decoding.html", "command.html"])],
+)
+def test_the_search_ranks_the_page_that_explains_first(browser, server, words, pages):
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto(f"{server}/install.html")
+    field = page.locator(".md-search__input").first
+    field.click()
+    field.fill(words)
+    first = page.locator(".md-search-result__link").first
+    first.wait_for(timeout=20_000)
+    assert first.get_attribute("href").split("?")[0].rsplit("/", 1)[1].split("#")[0] in pages
+    page.close()

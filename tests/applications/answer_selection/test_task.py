@@ -140,7 +140,10 @@ def test_visualize_shades_and_writes(answers_run, answers_ranker, capsys, tmp_pa
     done = call_command(capsys, *options)
     best = answers_ranker.rank(QUESTION, CANDIDATES)[0]
     first = done.out.splitlines()[0].split()
-    assert first[0] == f"{best.score:.3f}" and first[1] == f"the[{best.weights[0]:.2f}]"
+    if suffix == "html":
+        assert done.out == f"{best.text}\n" and b'id="data"' in output.read_bytes()
+    else:
+        assert first[0] == f"{best.score:.3f}" and first[1] == f"the[{best.weights[0]:.2f}]"
     content = output.read_bytes()
     assert content.startswith(b"\x89PNG") or QUESTION in content.decode()
     assert_refused(call_command(capsys, *options), "already exists")
