@@ -6,7 +6,7 @@ A query is `(B, T, ...)`. Keys are `(B, S, ...)`, shared by all queries, which g
 
 from keras import backend, ops
 
-from .axes import product
+from .shapes import product
 from .types import Tensor, at_least_float32
 from .vjp import with_gradient
 

@@ -5,8 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from ...ops.axes import product
 from ...ops.scores import additive_score
+from ...ops.shapes import product
 from .. import arguments
 from .base import AttentionMechanism, ignores_positions
 from .loop_scores import AdditiveScore

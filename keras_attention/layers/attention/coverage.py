@@ -5,12 +5,12 @@ from typing import Any
 import keras
 from keras import ops
 
-from ...ops.axes import product
 from ...ops.loops import run_queries
 from ...ops.masks import combine_masks
 from ...ops.normalizers import masked_softmax
 from ...ops.penalties import mean_overlap
 from ...ops.scores import coverage_gradients, coverage_hidden, coverage_score
+from ...ops.shapes import product
 from ...ops.types import at_least_float32
 from .. import arguments
 from .bahdanau import BahdanauAttention

@@ -4,8 +4,8 @@ from typing import Any
 
 from keras import ops
 
-from ...ops.axes import product
 from ...ops.scores import additive_gradients, dot_score
+from ...ops.shapes import product
 
 
 class LoopScore:

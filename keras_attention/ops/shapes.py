@@ -1,0 +1,86 @@
+"""Shapes that are known when a program is traced, and shapes that only the graph knows."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from keras import ops
+
+from .types import Tensor
+
+
+def reshaped(tensor: Tensor, sizes: Sequence[Any]) -> Tensor:
+    """Reshape a tensor; a single unknown size is left to be inferred.
+
+    Otherwise a graph would read the unknown size off another tensor and pack the sizes, which
+    costs three or more operations in each step of a search.
+    """
+    known = [size for size in sizes if isinstance(size, int)]
+    if len(known) == len(sizes) - 1 and all(known):
+        sizes = [size if isinstance(size, int) else -1 for size in sizes]
+    return ops.reshape(tensor, sizes)
+
+
+def sizes_of(tensor: Tensor) -> tuple:
+    """Return a tensor's sizes for `ops.reshape`, with -1 for a single unknown size.
+
+    `ops.shape` adds five operations to a graph for each unknown size, and one in eager mode.
+    """
+    sizes = tuple(tensor.shape)
+    if sizes.count(None) > 1 or (None in sizes and 0 in sizes):
+        return tuple(ops.shape(tensor))
+    return tuple(-1 if size is None else size for size in sizes)
+
+
+def size_of(tensor: Tensor, axis: int) -> Any:
+    """Return the size of an axis: an integer where it is known, without an operation."""
+    known = tensor.shape[axis]
+    return ops.shape(tensor)[axis] if known is None else known
+
+
+def sizes_from(tensor: Tensor, axis: int) -> list:
+    """Return the sizes from an axis on: integers where all of them are known."""
+    known = list(tensor.shape)[axis:]
+    return list(ops.shape(tensor))[axis:] if None in known else known
+
+
+def can_be_one(first: tuple, second: tuple) -> bool:
+    """Return whether two shapes may be the same; an unknown size matches any size."""
+    return len(first) == len(second) and all(
+        None in pair or pair[0] == pair[1] for pair in zip(first, second, strict=True)
+    )
+
+
+def sized_as(tensor: Tensor, like: Tensor) -> Tensor:
+    """Return a tensor of the shape of `like`, with the static sizes of `like`.
+
+    TensorFlow requires the variables of a loop to keep their static sizes. Slices and gathers of
+    an unknown size lose them, and reshaping restores them.
+    """
+    if tuple(tensor.shape) == tuple(like.shape):
+        return tensor
+    return ops.reshape(tensor, ops.shape(like))
+
+
+def minimum(a: Tensor, b: Tensor) -> Tensor:
+    """Return the smaller of two integers or scalar tensors, an integer where both are."""
+    return min(a, b) if isinstance(a, int) and isinstance(b, int) else ops.minimum(a, b)
+
+
+def maximum(a: Tensor, b: Tensor) -> Tensor:
+    """Return the larger of two integers or scalar tensors, an integer where both are."""
+    return max(a, b) if isinstance(a, int) and isinstance(b, int) else ops.maximum(a, b)
+
+
+def joined(tensors: Sequence[Tensor], axis: int) -> Tensor:
+    """Concatenate tensors along an axis; a single tensor is returned as it is."""
+    return tensors[0] if len(tensors) == 1 else ops.concatenate(tensors, axis=axis)
+
+
+def product(x: Tensor, kernel: Tensor) -> Tensor:
+    """Return `x W` of `(..., D)` and `(D, U)`, as one product over all rows.
+
+    On TensorFlow Keras makes a `tensordot` of `matmul`, and XLA cannot compile its gradient in a
+    loop.
+    """
+    rows = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), kernel)
+    return ops.reshape(rows, (*sizes_of(x)[:-1], kernel.shape[-1]))
