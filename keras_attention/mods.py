@@ -17,9 +17,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from .ops.checks import check_integer, check_number
 from .ops.positions import alibi_slopes
-from .ops.types import Tensor
+from .ops.types import Tensor, check_integer, check_number
 
 __all__ = [
     "alibi",
@@ -226,7 +225,7 @@ def document(query_ids: Tensor, key_ids: Tensor = None) -> Callable:
     """
     key_ids = query_ids if key_ids is None else key_ids
     for name, ids in (("query_ids", query_ids), ("key_ids", key_ids)):
-        shape = tuple(ops.shape(ids))
+        shape = tuple(ops.convert_to_tensor(ids).shape)
         if len(shape) != 2:
             raise ValueError(
                 f"`{name}` must hold the number of a document for each position, (batch, steps). "

@@ -21,6 +21,7 @@ MODULES = [
     "keras_attention.layers",
     "keras_attention.losses",
     "keras_attention.metrics",
+    "keras_attention.mods",
     "keras_attention.text",
     "keras_attention.visualization",
 ]

@@ -6,9 +6,8 @@ from typing import Any
 
 from keras import ops, tree
 
-from ..ops.checks import check_integer, check_number
 from ..ops.shapes import reshaped, size_of, sizes_from
-from ..ops.types import Tensor
+from ..ops.types import Tensor, check_integer, check_number
 from . import loop as loops
 from .loop import DecodingResult
 from .problem import (

@@ -7,8 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from ..ops.checks import check_integer, check_number
-from ..ops.types import Tensor
+from ..ops.types import Tensor, check_integer, check_number
 from . import loop as loops
 from .loop import DecodingResult
 from .problem import NEVER, SearchProblem, broadcast_rows, gather_beams

@@ -12,8 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..ops.checks import check_flag, check_integer, check_number
-from ..ops.types import Tensor
+from ..ops.types import Tensor, check_flag, check_integer, check_number
 from .beam import beam_search, check_n_best
 from .greedy_and_sampling import check_sampling, greedy_search, sample
 from .loop import DecodingResult

@@ -12,9 +12,8 @@ import keras
 import numpy as np
 from keras import ops, tree
 
-from ..ops.checks import check_integer
 from ..ops.shapes import can_be_one, reshaped, size_of, sizes_from
-from ..ops.types import Tensor
+from ..ops.types import Tensor, check_integer
 
 NEVER = float("-inf")
 

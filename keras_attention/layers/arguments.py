@@ -13,13 +13,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from ..ops.checks import check_choice as check_choice
-from ..ops.checks import check_flag as check_flag
-from ..ops.checks import check_integer as check_integer
-from ..ops.checks import check_number as check_number
-from ..ops.checks import check_rate as check_rate
-from ..ops.checks import check_seed as check_seed
 from ..ops.masks import check_dense
+from ..ops.types import check_choice as check_choice
+from ..ops.types import check_flag as check_flag
+from ..ops.types import check_integer as check_integer
+from ..ops.types import check_number as check_number
+from ..ops.types import check_rate as check_rate
+from ..ops.types import check_seed as check_seed
 
 SEQUENCE, MEMORY = "batch, steps, features", "batch, memory steps, features"
 

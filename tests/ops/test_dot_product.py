@@ -32,6 +32,7 @@ MASKS = {
 }
 MASKS["attention_mask"][0, :, 3] = False
 NOTHING_SEEN = {"value_mask": np.array([[False] * LENGTH, [True] * LENGTH])}
+BY_QUERY = {"attention_mask": RNG.random((BATCH, 1, STEPS, 1)) < 0.7}
 BY_HEAD = {"attention_mask": RNG.random((BATCH, HEADS, STEPS, LENGTH)) < 0.6}
 
 SPECS = {
@@ -44,6 +45,7 @@ SPECS = {
     "masks": MASKS,
     "causal-masks": {"causal": True, **MASKS},
     "sinks-masks": {"causal": True, "window": 3, "num_sinks": 2, **MASKS},
+    "sinks-by-query": {"causal": True, "window": 3, "num_sinks": 2, **BY_QUERY},
     "nothing-seen": NOTHING_SEEN,
     "causal-by-head": {"causal": True, **BY_HEAD},
 }

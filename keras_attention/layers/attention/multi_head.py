@@ -10,12 +10,17 @@ import keras
 from keras import ops
 
 from ... import mods
-from ...ops.attention_axes import AttentionAxes
 from ...ops.bound_functions import BoundFunction
-from ...ops.cache import cache_index, write_cache
 from ...ops.dot_product.attention import attention, attention_with_scores
 from ...ops.dot_product.mask_spec import MaskSpec, Range
-from ...ops.heads import project_from_heads, project_to_heads, rms_normalize, swap_heads
+from ...ops.heads import (
+    cache_index,
+    project_from_heads,
+    project_to_heads,
+    rms_normalize,
+    swap_heads,
+    write_cache,
+)
 from ...ops.masks import (
     check_dense,
     check_mask,
@@ -26,7 +31,7 @@ from ...ops.masks import (
 )
 from ...ops.normalizers import NORMALIZERS
 from ...ops.positions import alibi_slopes, relative_buckets, rotate
-from ...ops.shapes import can_be_one, size_of, sizes_from
+from ...ops.shapes import AttentionAxes, can_be_one, size_of, sizes_from
 from ...ops.types import Tensor, accumulator_dtype
 from .. import arguments
 from ..lora_and_quantization import AdaptableKernels
@@ -597,11 +602,17 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
 
     @arguments.of_own_call
     def compute_output_spec(self, *args, **kwargs):
-        of = arguments.call_arguments(self, args, kwargs)
-        masks = (of.query_mask, of.value_mask, of.key_mask, of.attention_mask, of.mask)
-        query, value, key, *_ = self._inputs(of.query, of.value, of.key, *masks)
+        given = arguments.call_arguments(self, args, kwargs)
+        masks = (
+            given.query_mask,
+            given.value_mask,
+            given.key_mask,
+            given.attention_mask,
+            given.mask,
+        )
+        query, value, key, *_ = self._inputs(given.query, given.value, given.key, *masks)
         shapes = [self.compute_output_shape(query.shape, value.shape, key.shape)]
-        if of.return_attention_scores:
+        if given.return_attention_scores:
             axes = axes_of(query.shape, self.attention_axes)
             shapes.append(axes.pairs_shape(query.shape, value.shape, self.num_heads))
         return arguments.specs(shapes, self.compute_dtype)

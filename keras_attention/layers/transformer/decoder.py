@@ -182,15 +182,15 @@ class TransformerDecoder(TransformerBlock):
 
     @arguments.of_own_call
     def compute_output_spec(self, *args, **kwargs):
-        of = arguments.call_arguments(self, args, kwargs)
-        mask = of.mask if of.inputs_mask is None else of.inputs_mask
-        self._check_call(of.inputs, of.value, mask, of.value_mask, of.attention_mask)
-        outputs = keras.KerasTensor(of.inputs.shape, self.compute_dtype)
-        if not of.return_attention_scores:
+        given = arguments.call_arguments(self, args, kwargs)
+        mask = given.mask if given.inputs_mask is None else given.inputs_mask
+        self._check_call(given.inputs, given.value, mask, given.value_mask, given.attention_mask)
+        outputs = keras.KerasTensor(given.inputs.shape, self.compute_dtype)
+        if not given.return_attention_scores:
             return outputs
-        batch_size, steps = of.inputs.shape[:2]
+        batch_size, steps = given.inputs.shape[:2]
         read = {} if self.autoregression == "ssru" else {"self_attention": steps}
-        read |= {} if of.value is None else {"cross_attention": of.value.shape[1]}
+        read |= {} if given.value is None else {"cross_attention": given.value.shape[1]}
         shape = (batch_size, self.num_heads, steps)
         scores = {k: keras.KerasTensor((*shape, n), self.compute_dtype) for k, n in read.items()}
         return outputs, scores

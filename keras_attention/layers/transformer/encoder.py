@@ -366,9 +366,11 @@ class TransformerEncoder(TransformerBlock):
 
     @arguments.of_own_call
     def compute_output_spec(self, *args, **kwargs):
-        of = arguments.call_arguments(self, args, kwargs)
-        self._check_inputs(of.inputs, of.mask if of.inputs_mask is None else of.inputs_mask)
-        shapes, (batch_size, steps) = [of.inputs.shape], of.inputs.shape[:2]
-        if of.return_attention_scores:
+        given = arguments.call_arguments(self, args, kwargs)
+        self._check_inputs(
+            given.inputs, given.mask if given.inputs_mask is None else given.inputs_mask
+        )
+        shapes, (batch_size, steps) = [given.inputs.shape], given.inputs.shape[:2]
+        if given.return_attention_scores:
             shapes.append((batch_size, self.num_heads, steps, steps))
         return arguments.specs(shapes, self.compute_dtype)

@@ -61,10 +61,10 @@ class _AddedPositions(arguments.Configured, keras.layers.Layer):
 
     @arguments.of_own_call
     def compute_output_spec(self, *args, **kwargs):
-        of = arguments.call_arguments(self, args, kwargs)
-        mask = of.mask if of.inputs_mask is None else of.inputs_mask
-        self._check_sequence(of.inputs.shape, of.start_index, mask)
-        return keras.KerasTensor(of.inputs.shape, self.compute_dtype)
+        given = arguments.call_arguments(self, args, kwargs)
+        mask = given.mask if given.inputs_mask is None else given.inputs_mask
+        self._check_sequence(given.inputs.shape, given.start_index, mask)
+        return keras.KerasTensor(given.inputs.shape, self.compute_dtype)
 
     def _check_sequence(self, shape, start_index=0, mask=None):
         arguments.check_shapes(inputs=(shape, arguments.SEQUENCE))

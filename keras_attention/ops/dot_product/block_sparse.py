@@ -20,11 +20,18 @@ from typing import NamedTuple
 
 from keras import ops
 
-from ..normalizers import masked_softmax
 from ..shapes import joined
 from ..types import Tensor, accumulator_dtype, at_least_float32
 from ..vjp import pullback
-from .blocks import HIDDEN, BlockPlan, WeightOptions, cast_as, dropout_factor, scaled
+from .blocks import (
+    HIDDEN,
+    BlockPlan,
+    WeightOptions,
+    block_scores,
+    cast_as,
+    dropout_factor,
+    scaled,
+)
 from .mask_spec import MaskSpec, Range, after
 from .products import dot_products, sum_over_queries, weighted_sum
 
@@ -42,17 +49,20 @@ class SquareBlock(NamedTuple):
     number: int
     mask: Tensor  # boolean, True = attend; `None` for all pairs
 
-    def update(self, function: Callable, state: tuple) -> tuple:
+    def update(self, function: Callable, state: tuple, skip: bool = True) -> tuple:
         """Return `function(*state)`, or the state as it is where the mask hides all pairs."""
-        if self.mask is None:
+        if self.mask is None or not skip:
             return function(*state)
         return ops.cond(ops.any(self.mask), lambda: function(*state), lambda: state)
 
 
 def forward(
-    tensors: Sequence[Tensor], options: WeightOptions, plan: BlockPlan
+    tensors: Sequence[Tensor], options: WeightOptions, plan: BlockPlan, skip: bool = True
 ) -> tuple[Tensor, tuple]:
-    """Return the context; save it in full precision, with each query's `m + log l`."""
+    """Return the context; save it in full precision, with each query's `m + log l`.
+
+    With `skip` hidden blocks are skipped.
+    """
     query, key, value, *rest = tensors
     contexts: list[Tensor] = []
     logs: list[Tensor] = []
@@ -64,7 +74,8 @@ def forward(
         state = zeros[..., :1] + HIDDEN / 2, zeros[..., :1], zeros[..., 1:]
         for block in blocks:
             given = (queries, block.keys.cut(key, 2), block.keys.cut(value, 2), rest)
-            state = block.update(functools.partial(_read, options, block, given), state)
+            read = functools.partial(_read, options, block, given)
+            state = block.update(read, state, skip)
         maximum, total, context = state
         seen = maximum > HIDDEN / 2
         total = ops.where(seen, total, 1.0)
@@ -85,7 +96,8 @@ def _read(
     """Return the state of some queries after a block of keys."""
     query, key, value, rest = given
     scores, _ = _scores_and_vjp(after(query, context), key, rest, options, block)
-    new = ops.maximum(maximum, ops.max(scores, axis=-1, keepdims=True))
+    # The context does not depend on the maximum, so that it needs no gradient.
+    new = ops.maximum(maximum, ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True)))
     weights = ops.exp(scores - new)
     decay = ops.exp(maximum - new)
     kept = scaled(weights, dropout_factor(weights, options, block.number), value.dtype)
@@ -151,52 +163,22 @@ def _add_gradients(
 
 
 def differentiable(tensors: Sequence[Tensor], options: WeightOptions, plan: BlockPlan) -> Tensor:
-    """Return the context by operations that the backend can differentiate."""
-    query, key, value, *rest = tensors
-    contexts = []
-    for rows, blocks in _rows_of_blocks(query, key, options.spec):
-        scores, seen, factors, values = [], [], [], []
-        for block in blocks:
-            keys = block.keys.cut(key, 2)
-            scores.append(_scores(rows.cut(query, 2), keys, rest, options, block))
-            mask = ops.ones((1, 1, 1, 1), "bool") if block.mask is None else block.mask
-            seen.append(ops.broadcast_to(mask, ops.shape(scores[-1])))
-            factors.append(dropout_factor(scores[-1], options, block.number))
-            values.append(block.keys.cut(value, 2))
-        weights = masked_softmax(joined(scores, 3), joined(seen, 3))
-        factor = None if factors[0] is None else joined(factors, 3)
-        contexts.append(weighted_sum(scaled(weights, factor, value.dtype), joined(values, 2)))
-    return ops.cast(joined(contexts, 2), query.dtype)
-
-
-def _scores(
-    query: Tensor, key: Tensor, rest: Sequence[Tensor], options: WeightOptions, block: SquareBlock
-) -> Tensor:
-    """Return the scores of all pairs of a block."""
-    products = at_least_float32(dot_products(query, key))
-    return _modified(products, rest, options, block)
+    """Return the context by operations that the backend can differentiate, without branches."""
+    return forward(tensors, options, plan, skip=False)[0]
 
 
 def _scores_and_vjp(
     query: Tensor, key: Tensor, rest: Sequence[Tensor], options: WeightOptions, block: SquareBlock
 ) -> tuple:
-    """Return the masked scores, and the VJP from them to the products and the rest."""
+    """Return the scores of a block, and the VJP from them to the products and the rest."""
     products = at_least_float32(dot_products(query, key))
-    scores, vjp = products, lambda d_scores: (d_scores,)
-    if options.score_mod is not None:
-        scores, vjp = pullback(
-            lambda products, *rest: _modified(products, rest, options, block), (products, *rest)
-        )
-    return scores if block.mask is None else ops.where(block.mask, scores, HIDDEN), vjp
 
+    def scored(products: Tensor, *rest: Tensor) -> Tensor:
+        return block_scores(products, rest, options, block.rows, [block.keys], block.mask)
 
-def _modified(
-    products: Tensor, rest: Sequence[Tensor], options: WeightOptions, block: SquareBlock
-) -> Tensor:
     if options.score_mod is None:
-        return products
-    positions = options.spec.positions(block.rows, [block.keys])
-    return ops.cast(options.score_mod(products, *positions, tensors=rest), products.dtype)
+        return scored(products), lambda d_scores: (d_scores,)
+    return pullback(scored, (products, *rest))
 
 
 def _ranges(query: Tensor, key: Tensor) -> tuple[list[Range], list[Range]]:

@@ -172,7 +172,7 @@ def block_weights(
     """Return the weights `A(q . k + b)`, where `A` is the normalizer."""
     mask = options.spec.mask(rows, keys)
     products = at_least_float32(dot_products(query, key))
-    scores = _scores(products, rest, options, rows, keys, mask)
+    scores = block_scores(products, rest, options, rows, keys, mask)
     weights = NORMALIZERS[options.normalizer](scores)
     hides = mask is not None and (options.spec.has_masks or options.spec.window is not None)
     seen = ops.any(mask, axis=-1, keepdims=True) if hides else None
@@ -208,7 +208,7 @@ def block_gradients(
         is_needed = options.score_mod is not None
         products = at_least_float32(dot_products(query, key)) if is_needed else d_scores
         _, vjp = pullback(
-            lambda products, *rest: _scores(products, rest, options, rows, keys),
+            lambda products, *rest: block_scores(products, rest, options, rows, keys),
             (products, *rest),
         )
         d_scores, *d_rest = vjp(d_scores)
@@ -223,7 +223,7 @@ def block_gradients(
     )
 
 
-def _scores(
+def block_scores(
     products: Tensor,
     rest: Sequence[Tensor],
     options: WeightOptions,

@@ -78,7 +78,9 @@ Ranges = Sequence[Range]
 
 
 def cut_ranges(tensor: Tensor, ranges: Ranges, axis: int) -> Tensor:
-    """Return the ranges of an axis, one after the other."""
+    """Return the ranges of an axis, one after the other; an axis of size 1 is broadcast."""
+    if tensor.shape[axis] == 1:
+        return tensor
     return joined([each.cut(tensor, axis) for each in ranges], axis)
 
 
