@@ -87,7 +87,7 @@ class FeedForward(AdaptableKernels, keras.layers.Layer):
 class PackedDropout(keras.layers.Dropout):
     """`keras.layers.Dropout` with one random number for three elements: see `packed_dropout`.
 
-    Under XLA on a CPU, Keras' layer makes a training step of Transformer blocks 8 % slower (ADR 18).
+    Under XLA on a CPU, Keras' layer makes a training step of a Transformer 8 % slower (ADR 18).
     """
 
     def __init__(self, rate: float, seed: int | None = None, **kwargs: Any):
