@@ -185,7 +185,7 @@ def prefix(length: int | Tensor) -> Callable:
 
 @register
 def _prefixes(lengths: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    return ops.logical_or(key <= query, key < look_up(lengths, batch))
+    return ops.logical_or(key <= query, ops.less(key, look_up(lengths, batch)))
 
 
 def document(query_ids: Tensor, key_ids: Tensor = None) -> Callable:

@@ -207,4 +207,5 @@ def after(tensor: Tensor, done: Tensor = None) -> Tensor:
     if done is None or keras.backend.backend() == "torch":
         return tensor
     entry = ops.sum(ops.cast(done[:1, :1, :1, :1], "float32"))
-    return tensor + ops.cast(entry > float("inf"), tensor.dtype)
+    dtype = "int32" if isinstance(tensor, int) else tensor.dtype
+    return tensor + ops.cast(entry > float("inf"), dtype)
