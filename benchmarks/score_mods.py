@@ -149,7 +149,7 @@ def build(form: str, length: int):
     from keras import ops
 
     from keras_attention.layers import MultiHeadAttention
-    from keras_attention.ops.dot_product.mods import all_of, causal, documents, look_up
+    from keras_attention.mods import all_of, causal, document, look_up
 
     ends = np.sort(np.random.default_rng(5).choice(length, DOCUMENTS - 1, replace=False))
     packed = np.searchsorted(ends, np.arange(length), side="right")[None].astype("int32")
@@ -195,7 +195,7 @@ def build(form: str, length: int):
 
     if form in DENSE.values():
         return Dense()
-    mods = {"documents": {"mask_mod": all_of(causal, documents(packed))}}
+    mods = {"documents": {"mask_mod": all_of(causal, document(packed))}}
     mods["bias"] = {"score_mod": Slope(), "mask_mod": causal}
     return MultiHeadAttention(HEADS, WIDTH // HEADS, **mods.get(form, {}))
 

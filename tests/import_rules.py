@@ -11,7 +11,8 @@ APPLICATIONS = f"{PACKAGE}.applications"
 # new folder has to say what it needs.
 LIBRARY = {
     "ops": {"ops"},
-    "layers": {"ops", "layers"},
+    "mods": {"ops", "mods"},
+    "layers": {"ops", "mods", "layers"},
     "decoding": {"ops", "decoding"},
     "losses": {"ops", "losses"},
     "metrics": {"ops", "metrics", "paths"},
@@ -32,7 +33,7 @@ SHARED = {
 TASKS = {"translation", "summarization", "answer_selection", "classification"}
 
 # Tensors are made with keras.ops alone in these, so that they run on every backend.
-PORTABLE = {"ops", "layers", "decoding", "losses"}
+PORTABLE = {"ops", "mods", "layers", "decoding", "losses"}
 # Modules that ask a backend for what Keras has no public way to get: a gradient, and float64.
 BACKEND_ALLOWED = {"keras_attention.ops.vjp"}
 BACKENDS = {"tensorflow", "tensorflow_text", "jax", "torch"}

@@ -25,6 +25,7 @@ MODULES = [
     "keras_attention.losses",
     "keras_attention.metrics",
     "keras_attention.applications.text",
+    "keras_attention.mods",
     "keras_attention.visualization",
 ]
 APPLICATIONS = [

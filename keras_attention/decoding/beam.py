@@ -1,21 +1,19 @@
-"""Beam search: the best hypotheses that grow from the `K` most probable prefixes."""
+"""Beam search, which extends the `K` most probable prefixes of each sentence."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from keras import ops, tree
 
-from ..ops.axes import reshaped, size_of, sizes_from
-from ..ops.types import Tensor
+from ..ops.shapes import reshaped, size_of, sizes_from
+from ..ops.types import Tensor, check_integer, check_number
 from . import loop as loops
 from .loop import DecodingResult
 from .problem import (
     NEVER,
-    Problem,
+    SearchProblem,
     broadcast_rows,
-    check_integer,
-    check_number,
     gather_beams,
     is_number,
     take_rows,
@@ -25,14 +23,16 @@ from .problem import (
 class LengthPenalty:
     """Divisor of a hypothesis' log-probability: `lp(n) = ((5 + n) / 6) ** alpha` for `n` tokens.
 
-    The end token counts. `alpha = 0` divides by 1; the larger `alpha`, the less a long hypothesis
-    pays for its length.
+    The end token counts. `alpha = 0` divides by 1; a larger `alpha` favours longer hypotheses.
 
     Args:
         alpha: Float, at least 0. Values from 0.6 to 1 are usual in translation.
 
     Call arguments:
-        length: Float tensor or number, the lengths; the divisors have its shape.
+        length: Float tensor or number, the lengths.
+
+    Returns:
+        The divisors, of the same shape.
 
     Reference:
         [Wu et al. 2016](https://arxiv.org/abs/1609.08144), section 7 ("GNMT").
@@ -44,8 +44,7 @@ class LengthPenalty:
     """
 
     def __init__(self, alpha: float = 0.0) -> None:
-        check_number("alpha", alpha, "of at least 0", lambda x: x >= 0)
-        self.alpha = float(alpha)
+        self.alpha = float(check_number("alpha", alpha))
 
     def __call__(self, length: Tensor) -> Tensor:
         return ops.power((5.0 + ops.cast(length, "float32")) / 6.0, self.alpha)
@@ -55,17 +54,20 @@ class CoveragePenalty:
     """Term that lowers the score of a hypothesis which leaves memory steps unattended.
 
     `cp = beta * sum_s log(min(max(coverage_s, floor), 1))`, where `coverage_s` is the attention
-    that memory step `s` got from all tokens. The reference is that of `LengthPenalty`.
+    of all tokens to memory step `s`. The reference is that of `LengthPenalty`.
 
     Args:
         beta: Float, at least 0. Values around 0.2 are usual in translation.
-        floor: Float in (0, 1), the least coverage that counts: a step without any attention (common
-            with local attention) makes a hypothesis worse, not impossible.
+        floor: Float in (0, 1], the minimum coverage of a step: without it a step that gets no
+            attention, which is common with local attention, would make a hypothesis impossible.
 
     Call arguments:
-        coverage: Float tensor `(..., S)`; the terms are `(...)`.
-        mask: Boolean tensor that broadcasts to it, True where a step counts. Padding has no
+        coverage: Float tensor `(..., S)`.
+        mask: Boolean tensor that broadcasts to it, True where a step counts. Padding gets no
             attention, and would count as uncovered.
+
+    Returns:
+        The terms `(...)`.
 
     Example:
 
@@ -74,10 +76,8 @@ class CoveragePenalty:
     """
 
     def __init__(self, beta: float, floor: float = 1e-6) -> None:
-        check_number("beta", beta, "of at least 0", lambda x: x >= 0)
-        check_number("floor", floor, "between 0 and 1", lambda x: 0 < x < 1)
-        self.beta = float(beta)
-        self.floor = float(floor)
+        self.beta = float(check_number("beta", beta))
+        self.floor = float(check_number("floor", floor, above=True, maximum=1))
 
     def __call__(self, coverage: Tensor, mask: Tensor = None) -> Tensor:
         terms = ops.log(ops.clip(ops.cast(coverage, "float32"), self.floor, 1.0))
@@ -90,51 +90,49 @@ def beam_search(
     step: Callable,
     state: Any,
     *,
-    start_id: Any,
-    end_id: int,
-    max_length: Any,
-    min_length: int = 0,
     beam_size: int = 4,
     n_best: int = 1,
     length_penalty: float | Callable = 0.0,
     coverage_penalty: float | Callable = 0.0,
     attention_mask: Tensor = None,
-    pad_id: int = 0,
-    no_repeat_ngram: int = 0,
     attention_key: str | None = None,
-    constant_keys: Sequence[str] = (),
-    sentence_keys: Sequence[str] = (),
-    growing_axes: Mapping[str, int] | None = None,
-    shrink_batch: bool = False,
-    longest: int | None = None,
-    room: int | None = None,
-    prefix: Tensor = None,
+    **problem: Any,
 ) -> DecodingResult:
-    """Keep the `K` most probable prefixes of each sentence, and the best complete hypotheses.
+    """Search with a beam: keep the `K` most probable prefixes, and the best complete hypotheses.
 
-    Each step extends every prefix by every token. Of the `K` most probable extensions, those that
-    end (by the end token, or at the longest length) are complete: the search scores and freezes
-    them. The `K` most probable ones that do not end go on, so that complete hypotheses take no
-    beam from the others. Prefixes are ranked by `log P`, a complete hypothesis `Y` by
+    Each step extends every prefix by every token. Those of the `K` most probable extensions that
+    end (by the end token, or at the maximum length) are complete, and are scored. The `K` most
+    probable extensions that do not end are continued, so that complete hypotheses take no beam from
+    the others. Prefixes are ranked by `log P`, and a complete hypothesis `Y` by
 
     `score(Y) = log P(Y) / lp(|Y|) + cp(Y)`.
 
-    A sentence is finished when no prefix can beat the worst of the `n_best` hypotheses kept: its
-    continuations score at most `log P(prefix) / lp(longest)`. Ties go to the hypothesis completed
-    first, then to the better prefix, then to the lower token.
+    A sentence is finished when no prefix can score higher than the worst of its `n_best`
+    hypotheses: continuations score at most `log P(prefix) / lp(longest)`. Of equal hypotheses, the
+    one completed first wins, then the better prefix, then the lower token.
 
     Args:
-        step: The step function over `B * beam_size` rows.
-        state and the arguments that are not listed here: As in `greedy_search`.
-        beam_size, n_best: As in `SearchOptions`. A beam of 1 is greedy search only where there is
-            no length penalty.
+        step: The step function over `B * beam_size` rows, as in `SearchProblem`.
+        state: As in `SearchProblem`.
+        beam_size: As in `SearchOptions`. A beam of 1 is greedy search only without a length
+            penalty.
+        n_best: As in `SearchOptions`.
         length_penalty: Float, the `alpha` of a `LengthPenalty`, or such an object: a callable from
             lengths to divisors that are positive and do not decrease with the length.
         coverage_penalty: Float, the `beta` of a `CoveragePenalty`, or such an object: a callable
             `(coverage (B, K, S), mask) -> (B, K)` that is nowhere positive. Needs `attention_key`.
-        attention_mask, sentence_keys: As in `search`.
+        attention_mask: As in `search`.
+        attention_key: As in `SearchProblem`.
+        **problem: The other arguments of `SearchProblem`.
 
-    Output, errors and reference are those of `search` and `LengthPenalty`.
+    Returns:
+        A `DecodingResult` with `n_best` hypotheses for each sentence, best first.
+
+    Raises:
+        ValueError: As `search`.
+
+    Reference:
+        Wu et al. 2016, section 7.
 
     Example:
 
@@ -162,15 +160,12 @@ def beam_search(
                 "`coverage_penalty` needs the attention weights: name their entry of `state` as "
                 "`attention_key`. Received: attention_key=None"
             )
-    ids, lengths = (start_id, end_id, pad_id), (max_length, min_length, longest, room)
-    keys = (attention_key, constant_keys, growing_axes)
-    counts = (no_repeat_ngram, shrink_batch, beam_size)
-    problem = Problem(step, state, ids, lengths, keys, *counts, sentence_keys, prefix)
-    return _BeamLoop(problem, n_best, length, coverage, attention_mask).run()
+    given = SearchProblem(step, state, copies=beam_size, attention_key=attention_key, **problem)
+    return _BeamLoop(given, n_best, length, coverage, attention_mask).run()
 
 
 def check_n_best(n_best: int, beam_size: int) -> None:
-    """Raise a ValueError unless a beam holds as many hypotheses as are wanted."""
+    """Raise a ValueError unless `n_best` is at most `beam_size`."""
     check_integer("n_best", n_best, 1)
     if n_best > beam_size:
         raise ValueError(
@@ -180,7 +175,7 @@ def check_n_best(n_best: int, beam_size: int) -> None:
 
 
 def _as_penalty(name: str, penalty: float | Callable, kind: type) -> Callable:
-    """Return the penalty object of a number, GNMT's alpha or beta, or the object given."""
+    """Return a penalty object, made of a number if that is given."""
     if callable(penalty):
         return penalty
     if is_number(penalty):
@@ -193,24 +188,24 @@ def _as_penalty(name: str, penalty: float | Callable, kind: type) -> Callable:
 
 @dataclass(frozen=True)
 class _BeamLoop:
-    """Grows `K` prefixes of each of `B` sentences, and keeps the `N` best that are complete.
+    """The loop of a beam search with `K` prefixes and `N` hypotheses of each of `B` sentences.
 
     The variables of the loop, with `R = B * K` rows:
 
     ```
-    index    scalar     the number of the step
-    state    R rows     the caller's
+    index    scalar     index of the step
+    state    R rows     the state of the caller
     live     (B, K)     prefixes, best first: log_probabilities, last token, history, coverage
     done     (B, N)     complete ones, best first: scores, log_probabilities, lengths, history
-    weights  (L, R, S)  the attention weights of each step, row by row, as the step left them
+    weights  (L, R, S)  the attention weights of each step, in the order of its rows
     ```
 
-    A history is `tokens (..., L)`, their `log_probabilities (..., L)`, and where something does not
-    move with the beams - weights, entries of the state with a row for each sentence - `beams (...,
-    L)`, the beam in which the step before each token was taken. An empty beam has `-inf`.
+    A history has `tokens (..., L)` and their `log_probabilities (..., L)`. If weights or entries of
+    the state are not reordered with the beams, it also has `beams (..., L)`: the beam of the step
+    before each token. An empty beam has the log-probability `-inf`.
     """
 
-    problem: Problem
+    problem: SearchProblem
     n_best: int
     length_penalty: Callable
     coverage_penalty: Callable | None
@@ -218,7 +213,7 @@ class _BeamLoop:
 
     @property
     def beam_size(self) -> int:
-        """`K`, the prefixes of a sentence."""
+        """The number `K` of prefixes of a sentence."""
         return self.problem.copies
 
     def run(self) -> DecodingResult:
@@ -226,7 +221,7 @@ class _BeamLoop:
         return DecodingResult(**loops.run_loop(self, self.beam_size))
 
     def is_open(self, loop: dict) -> Tensor:
-        """Return whether something may yet be kept of each sentence `(B,)`: a beam is not empty."""
+        """Return whether each sentence `(B,)` has a beam that is not empty."""
         return ops.any(loop["live"]["log_probabilities"] > NEVER, axis=1)
 
     def results(self, loop: dict, fixed: dict) -> dict:
@@ -238,23 +233,23 @@ class _BeamLoop:
         results["tokens"] = ops.where(is_token, history["tokens"], self.problem.pad_id)
         terms = ops.where(is_token, history["log_probabilities"], 0.0)
         results["token_log_probabilities"] = terms
-        # All logits of a step were NaN, and nothing was complete before it.
+        # All logits of a step were NaN, and no hypothesis was complete before.
         is_nan = ops.any(ops.isnan(loop["live"]["log_probabilities"]), axis=1, keepdims=True)
         is_nan = is_nan & (done["lengths"] == 0)
         results["scores"] = ops.where(is_nan, float("nan"), results["scores"])
         if self.problem.keeps_attention:
-            # Of each hypothesis' tokens the weights, (B, N, L, S), zero after the last.
+            # The weights of each hypothesis' tokens, (B, N, L, S), zero after the last token.
             steps, rows, memory = sizes_from(loop["weights"], 0)
             first = ops.arange(rows // self.beam_size, dtype="int32") * self.beam_size
-            places = step * rows + first[:, None, None] + history["beams"]
-            picked = take_rows(ops.reshape(loop["weights"], (steps * rows, memory)), places)
+            indices = step * rows + first[:, None, None] + history["beams"]
+            picked = take_rows(ops.reshape(loop["weights"], (steps * rows, memory)), indices)
             results["attention"] = ops.where(is_token[..., None], picked, ops.zeros_like(picked))
         return results
 
     def first(self) -> tuple[dict, dict]:
-        """Return the variables before the first step, and what no step changes."""
+        """Return the variables of the loop, and its constants."""
         problem, beams = self.problem, (self.problem.batch_size, self.beam_size)
-        # All beams of a sentence begin alike: let one grow, into K different ones.
+        # All beams of a sentence start equal: only one is extended, into K different ones.
         first = ops.cast(ops.where(ops.arange(self.beam_size) > 0, NEVER, 0.0), "float32")
         live = {
             "log_probabilities": ops.broadcast_to(first, beams),
@@ -308,19 +303,19 @@ class _BeamLoop:
             live = {**live, "coverage": reached}
         candidates = self._candidates(logits, live, index, fixed)
         completed = self._completed(candidates, live, index, fixed.get("mask"))
-        # Those done come first, so they stay where scores tie.
+        # Complete hypotheses come first, so that they stay where scores are equal.
         both = tree.map_structure(lambda *x: ops.concatenate(x, axis=1), loop["done"], completed)
         _, order = loops.ordered_top_k(both["scores"], self.n_best)
         done = gather_beams(both, order)
-        going_on, parents = self._going_on(candidates, live, done, fixed["limits"])
+        continued, parents = self._continued(candidates, live, done, fixed["limits"])
         if self.beam_size > 1:  # the rows of the state follow the beams
             first = ops.arange(size_of(parents, 0), dtype="int32")[:, None] * self.beam_size
             rows = ops.reshape(first + parents, (-1,))
             state = self.problem.map_rows(lambda x: take_rows(x, rows), lambda x: x, state)
-        return {**advanced, "state": state, "live": going_on, "done": done}
+        return {**advanced, "state": state, "live": continued, "done": done}
 
     def _candidates(self, logits: Tensor, live: dict, index: Tensor, fixed: dict) -> dict:
-        """Return each sentence's `2K` best extensions; `K` or fewer end, so at least `K` go on."""
+        """Return the `2K` best extensions of each sentence, of which at least `K` do not end."""
         count = min(2 * self.beam_size, logits.shape[-1])
         history = live["history"]
         prefix = ops.reshape(history["tokens"], (-1, self.problem.longest))
@@ -332,10 +327,10 @@ class _BeamLoop:
         values = loops.normalize(values, ops.logsumexp(logits, axis=-1, keepdims=True))
         totals = live["log_probabilities"][:, :, None] + self._by_beam(values)
         flat = (-1, self.beam_size * count)
-        totals, places = loops.ordered_top_k(ops.reshape(totals, flat), 2 * self.beam_size)
-        beams = places // count
-        of_extensions = (ops.reshape(tokens, flat), ops.reshape(values, flat))
-        last, terms = gather_beams(of_extensions, places)
+        totals, indices = loops.ordered_top_k(ops.reshape(totals, flat), 2 * self.beam_size)
+        beams = indices // count
+        extensions = (ops.reshape(tokens, flat), ops.reshape(values, flat))
+        last, terms = gather_beams(extensions, indices)
         columns = {"tokens": last, "log_probabilities": terms, "beams": beams}
         grown = gather_beams(history, beams)
         return {
@@ -349,7 +344,7 @@ class _BeamLoop:
         }
 
     def _completed(self, candidates: dict, live: dict, index: Tensor, mask: Tensor) -> dict:
-        """Return the `K` best candidates with their scores, `-inf` where one is not complete."""
+        """Return the `K` best candidates with their scores, `-inf` for those not complete."""
         best = tree.map_structure(lambda x: x[:, : self.beam_size], candidates)
         length = index + 1
         scores = best["log_probabilities"] / self.length_penalty(ops.cast(length, "float32"))
@@ -363,23 +358,23 @@ class _BeamLoop:
             "history": best["history"],
         }
 
-    def _going_on(self, candidates: dict, live: dict, done: dict, limits: Tensor) -> tuple:
-        """Return the `K` best prefixes that can still win, the others empty, and their parents."""
+    def _continued(self, candidates: dict, live: dict, done: dict, limits: Tensor) -> tuple:
+        """Return the `K` best prefixes that can still win, and their parents; others are empty."""
         probable = ops.where(candidates["complete"], NEVER, candidates["log_probabilities"])
         probable, order = loops.ordered_top_k(probable, self.beam_size)
         highest = self.length_penalty(ops.cast(limits, "float32"))
         bound = probable / ops.reshape(highest, (-1, 1))
         worst = done["scores"][:, -1:]
         kept = {name: candidates[name] for name in ("beams", "last", "history")}
-        going_on = gather_beams(kept, order)
-        parents = going_on.pop("beams")
-        # What is NaN stays, for the result to say so.
-        going_on["log_probabilities"] = ops.where(bound <= worst, NEVER, probable)
+        continued = gather_beams(kept, order)
+        parents = continued.pop("beams")
+        # NaN stays, so that the result has it.
+        continued["log_probabilities"] = ops.where(bound <= worst, NEVER, probable)
         if self.coverage_penalty:
-            going_on["coverage"] = gather_beams(live["coverage"], parents)
-        return going_on, parents
+            continued["coverage"] = gather_beams(live["coverage"], parents)
+        return continued, parents
 
     def _by_beam(self, x: Tensor) -> Tensor:
-        """`(R, ...)` is `(B, K, ...)`."""
+        """Reshape `(R, ...)` to `(B, K, ...)`."""
         rows, *rest = sizes_from(x, 0)
         return reshaped(x, (rows // self.beam_size, self.beam_size, *rest))

@@ -1,78 +1,118 @@
-"""The problem that a caller gives a search: checked, and in the form that the loops use.
+"""The problem of a search: its arguments, checked and in the form that the loops use.
 
 The rows of a tensor are its first axis. A search keeps `copies` hypotheses of each of `B`
 sentences, which are neighbours among its `R = B * copies` rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops, tree
 
-from ..ops.axes import reshaped, size_of, sizes_from
-from ..ops.masks import can_be_one
-from ..ops.types import Tensor, is_finite
+from ..ops.shapes import can_be_one, reshaped, size_of, sizes_from
+from ..ops.types import Tensor, check_integer
 
 NEVER = float("-inf")
 
 
-def check_integer(name: str, value: Any, minimum: int) -> None:
-    """Raise a ValueError unless `value` is an integer of at least `minimum`."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
-        raise ValueError(
-            f"`{name}` should be an integer of at least {minimum}. Received: {value!r}"
-        )
-
-
-def check_number(name: str, value: Any, expected: str, holds: Callable[[float], bool]) -> None:
-    """Raise a ValueError unless `value` is a finite number for which `holds(value)`."""
-    if not is_finite(value) or not holds(value):
-        raise ValueError(f"`{name}` should be a finite number {expected}. Received: {value!r}")
-
-
 def is_number(value: Any) -> bool:
-    """Whether `value` is an integer or a float, and not a boolean."""
+    """Return whether `value` is an integer or a float, and not a boolean."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-class Problem:
-    """The step function over `R` rows, and what every search asks of its hypotheses.
+class SearchProblem:
+    """The step function of a search, and the constraints of its hypotheses.
 
-    A search carries `initial`, the part of the state that steps change, through its loop. Entries
-    in `constant_keys` stay outside, and go to each step as `constants`. `limits (B,)` are the most
-    tokens of each sentence; `longest`, the largest, or `room` sizes the buffers.
+    Args:
+        step: Callable `(tokens (R,), state, index) -> (logits (R, V), state)`, where `R` is the
+            number of sentences times the hypotheses of each. `index` is an integer scalar tensor,
+            0 at first. The state keeps its structure, shapes and dtypes.
+        state: Nested structure of tensors, each with `B` rows: everything that the step reads. The
+            search repeats it for the hypotheses of a sentence, and reorders it with them.
+        start_id: Integer, the token before the first, or an integer tensor `(B,)`.
+        end_id: Integer, the token that completes a hypothesis.
+        max_length: Maximum number of tokens of a hypothesis, the end counted: an integer, or one
+            for each sentence, `(B,)`. In a `tf.function` it may be a tensor; `jax.jit` needs its
+            value, or `longest`.
+        min_length: Integer, minimum number of tokens, the end counted. A hypothesis ends earlier
+            only if no other token can follow.
+        pad_id: Integer, the token after the end token in the result.
+        no_repeat_ngram: As in `SearchOptions`.
+        attention_key: Name of the entry of `state` in which the step stores its attention weights
+            `(R, S)`; zeros before the first step. `None`: no attention is kept.
+        constant_keys: Names of the entries of `state` that no step changes, such as the memory:
+            the search repeats them once for the hypotheses, and never reorders them.
+        sentence_keys: Names of entries, constant or not, that the `K` hypotheses of a beam share:
+            they have a row for each sentence, and are not reordered. An entry in `growing_axes` has
+            `K` positions for each step, `t K + k` for hypothesis `k` at step `t`;
+            `state["origins"]` `(B, K, L)` then holds the hypothesis of each earlier step: see
+            `mask_of_origins`. With a beam of 1 each hypothesis has its own rows, and there are no
+            origins. Beam search only.
+        growing_axes: The axis of the positions, by name, for entries of `state` with a position for
+            each step (a cache); the search adds positions as they fill. Where sizes are fixed, as
+            under XLA, the state must have all positions.
+        shrink_batch: Whether finished sentences are removed from the batch when they are a quarter
+            of it. Results stay the same. All tensors with rows that the step reads must then be in
+            `state`. JAX ignores it; XLA on TensorFlow does not support it.
+        longest: Integer, maximum number of tokens of all hypotheses. It sizes the buffers where
+            `max_length` is a traced tensor under `jax.jit`.
+        room: Integer, number of steps of the buffers. The search stops there, and the scores of a
+            sentence that needs more are NaN. All sizes are then known, as a program for LiteRT
+            needs. Sampling does not support it. `None`: the largest limit.
+        prefix: Integer tensor `(B, P)`, tokens that each hypothesis begins with, padded at the end
+            with `pad_id`. They count for limits, scores and log-probabilities. No rule, such as
+            `no_repeat_ngram`, forbids them.
+        copies: Number of hypotheses of each sentence; the searches set it.
+
+    Raises:
+        ValueError: If an argument is out of its range, the tensors of `state` differ in their
+            number of rows, or names of entries do not fit the state.
     """
+
+    # A search carries `initial`, the part of the state that steps change, through its loop. The
+    # entries in `constant_keys` stay outside, and go to each step as `constants`. `limits (B,)` are
+    # the maximum numbers of tokens of each sentence; `longest`, the largest of them, or `room`
+    # sizes the buffers.
 
     def __init__(
         self,
         step: Callable,
         state: Any,
-        ids: tuple[Any, int, int],
-        lengths: tuple[Any, int, int | None, int | None],
-        keys: tuple[str | None, Sequence[str], Mapping[str, int] | None],
-        no_repeat_ngram: int,
-        shrink_batch: bool,
-        copies: int = 1,
+        *,
+        start_id: Any,
+        end_id: int,
+        max_length: Any,
+        min_length: int = 0,
+        pad_id: int = 0,
+        no_repeat_ngram: int = 0,
+        attention_key: str | None = None,
+        constant_keys: Sequence[str] = (),
         sentence_keys: Sequence[str] = (),
+        growing_axes: Mapping[str, int] | None = None,
+        shrink_batch: bool = False,
+        longest: int | None = None,
+        room: int | None = None,
         prefix: Tensor = None,
+        copies: int = 1,
     ) -> None:
-        start_id, self.end_id, self.pad_id = ids
-        max_length, self.min_length, longest, self.room = lengths
-        attention_key, constant_keys, growing_axes = keys
-        check_integer("end_id", self.end_id, 0)
-        check_integer("no_repeat_ngram", no_repeat_ngram, 0)
-        self._step, self._attention_key = step, attention_key
+        self.end_id = check_integer("end_id", end_id, 0)
+        self.pad_id = pad_id
+        self.min_length = min_length
+        self.no_repeat_ngram = check_integer("no_repeat_ngram", no_repeat_ngram, 0)
+        self.shrinks = shrink_batch
+        self.copies = copies
         self.keeps_attention = attention_key is not None
-        self.no_repeat_ngram, self.shrinks, self.copies = no_repeat_ngram, shrink_batch, copies
         self.growing_axes = dict(growing_axes or {})
+        self._step = step
+        self._attention_key = attention_key
         state = _map_tensors(ops.convert_to_tensor, state)
         self.batch_size = _count_rows(state)
         _check_keys(state, attention_key, constant_keys, sentence_keys)
         _check_growing(state, self.growing_axes, constant_keys)
-        # With one hypothesis of each sentence there is no difference.
+        # With one hypothesis for each sentence there is no difference.
         self._sentence_keys = frozenset(sentence_keys if copies > 1 else ())
         self.gives_origins = bool(self._sentence_keys)
         if self._sentence_keys:
@@ -90,35 +130,35 @@ class Problem:
         nones = [_name(path) for path, x in tree.flatten_with_path(state) if x is None]
         if nones:
             raise ValueError(
-                "What the steps change should be tensors; None may stand under `constant_keys` "
-                f"only. Received: None at {', '.join(nones)}"
+                "The entries that steps change should be tensors; None may stand under "
+                f"`constant_keys` only. Received: None at {', '.join(nones)}"
             )
         start = ops.broadcast_to(ops.cast(start_id, "int32"), (self.batch_size,))
         self.start = broadcast_rows(start, copies)
-        self.longest, limits = _length_limits(max_length, self.min_length, self.batch_size, longest)
+        self.longest, limits = _length_limits(max_length, min_length, self.batch_size, longest)
         self.limits = ops.broadcast_to(limits, (self.batch_size,))
-        if self.room is not None:
-            check_integer("room", self.room, 1)
-            self.longest = int(self.room)
+        self.room = room
+        if room is not None:
+            self.longest = check_integer("room", room, 1)
         self.prefix = None
         if prefix is not None:
             _check_prefix(prefix, self.pad_id, self.limits, self.batch_size)
             self.prefix = ops.cast(prefix, "int32")
 
     def _for_copies(self, key: str, part: Any) -> Any:
-        """Return an entry for all hypotheses: with more rows, or with more places in its rows."""
+        """Return an entry for all hypotheses: with more rows, or more positions in each row."""
         if key not in self._sentence_keys:
             return _map_tensors(lambda x: broadcast_rows(x, self.copies), part)
         if key not in self.growing_axes:
             return part
         return _map_tensors(lambda x: broadcast_rows(x, self.copies, self.growing_axes[key]), part)
 
-    def places_of_a_step(self, key: str) -> int:
-        """Return how many places a step takes in an entry that grows."""
+    def positions_per_step(self, key: str) -> int:
+        """Return the number of positions of a step in an entry that grows."""
         return self.copies if key in self._sentence_keys else 1
 
     def map_rows(self, function: Callable, of_sentences: Callable, parts: Any) -> Any:
-        """Map the tensors of a state, by another function those with a row for each sentence."""
+        """Map the tensors of a state, those with a row for each sentence by `of_sentences`."""
         if not self._sentence_keys:
             return tree.map_structure(function, parts)
         return {
@@ -129,7 +169,7 @@ class Problem:
     def step(
         self, tokens: Tensor, state: Any, index: Tensor, constants: dict, origins: Tensor = None
     ) -> tuple[Tensor, Any]:
-        """Take one step: logits `(R, V)` in float32, and the state to give back."""
+        """Take one step; return logits `(R, V)` in float32, and the state."""
         added: dict = {"origins": origins} if self.gives_origins else {}
         added |= {key: _refilled(self._constants[key], new) for key, new in constants.items()}
         logits, changed = self._step(tokens, {**state, **added} if added else state, index)
@@ -139,15 +179,16 @@ class Problem:
         return ops.cast(logits, "float32"), _same_form(changed, state)
 
     def attention(self, state: Any) -> Tensor:
-        """Return the attention weights `(R, S)` that the last step left in its state."""
+        """Return the attention weights `(R, S)` in the state after a step."""
         return state[self._attention_key]
 
     def allowed(
         self, logits: Tensor, prefix: Tensor, index: Tensor, forced: Tensor = None
     ) -> Tensor:
-        """Return logits `(R, V)`, `-inf` of tokens that may not follow the prefix `(R, index)`.
+        """Return logits `(R, V)`, `-inf` for tokens that may not follow the prefix `(R, index)`.
 
-        Where `forced (R, P)` has a token for this step, it is the only one, whatever the rules say.
+        Where `forced (R, P)` has a token for this step, all others are forbidden, and no rule
+        applies.
         """
         given = logits
         if self.no_repeat_ngram:
@@ -167,29 +208,29 @@ class Problem:
         )
 
     def _forced(self, given: Tensor, free: Tensor, forced: Tensor, index: Tensor) -> Tensor:
-        """Return the given logit of the token that a row has to write alone, or its free ones."""
+        """Return the logits of rows, without all but the forced token where there is one."""
         last = size_of(forced, 1) - 1
         token = ops.take(forced, ops.minimum(index, last), axis=1)[:, None]
         is_token = ops.arange(given.shape[-1], dtype="int32") == token
         return ops.where(token == self.pad_id, free, ops.where(is_token, given, NEVER))
 
     def _without_end(self, logits: Tensor) -> Tensor:
-        """Forbid the end token in each row of `(R, V)` that can continue with another one."""
+        """Forbid the end token in each row of `(R, V)` that can continue with another token."""
         without = ops.where(ops.arange(logits.shape[-1]) == self.end_id, NEVER, logits)
         stuck = ops.max(without, axis=-1, keepdims=True) == NEVER
         return ops.where(stuck, logits, without)
 
     def _without_repeated_ngrams(self, logits: Tensor, prefix: Tensor, index: Tensor) -> Tensor:
-        """Forbid each token that would complete an n-gram which the row's prefix already holds."""
+        """Forbid each token that would complete an n-gram of the row's prefix."""
         size, end_id = self.no_repeat_ngram, self.end_id
         rows, length = sizes_from(prefix, 0)
-        places = ops.arange(length, dtype="int32")
-        repeats = ops.broadcast_to((places >= size - 1) & (places < index), (rows, length))
+        positions = ops.arange(length, dtype="int32")
+        repeats = ops.broadcast_to((positions >= size - 1) & (positions < index), (rows, length))
         for back in range(1, size):
             last = ops.take(prefix, ops.maximum(index - back, 0), axis=1)
             repeats = repeats & (ops.roll(prefix, back, axis=1) == last[:, None])
-        # One scatter writes all. A place that forbids nothing writes the end token's own logit
-        # back, and the prefix of an open row has no end token: no two writes disagree.
+        # One scatter writes all. A position that forbids nothing writes the logit of the end token
+        # back. The prefix of an open row has no end token, so that no two writes differ.
         tokens = ops.where(repeats, prefix, end_id)
         written = ops.where(repeats, NEVER, logits[:, end_id][:, None])
         row_numbers = ops.broadcast_to(ops.arange(rows, dtype="int32")[:, None], (rows, length))
@@ -198,14 +239,14 @@ class Problem:
 
 
 def mask_of_origins(origins: Tensor, index: Tensor, steps: Tensor) -> Tensor:
-    """Return which places of a cache that `K` hypotheses share belong to each of them.
+    """Return which positions of a cache that `K` hypotheses share belong to each of them.
 
-    It serves step functions whose cache is one of the `sentence_keys` of `search`.
+    Step functions use it whose cache is one of the `sentence_keys` of `search`.
 
     Args:
-        origins: Integers `(B, K, L)`, the `state["origins"]` that `search` gives.
-        index: The number of the step, which every hypothesis takes for itself.
-        steps: For how many steps the cache has places.
+        origins: Integers `(B, K, L)`, the `state["origins"]` of `search`.
+        index: Index of the current step, whose positions belong to their own hypotheses.
+        steps: Number of steps of the cache.
 
     Returns:
         Boolean `(B K, steps K)`, True = attend.
@@ -216,7 +257,7 @@ def mask_of_origins(origins: Tensor, index: Tensor, steps: Tensor) -> Tensor:
     import numpy as np
     from keras_attention.decoding import mask_of_origins
 
-    # At step 1 both hypotheses go on from what hypothesis 0 wrote at step 0.
+    # At step 1 both hypotheses continue hypothesis 0 of step 0.
     mask = mask_of_origins(np.array([[[0, 0], [0, 0]]]), index=1, steps=2)
     assert np.array_equal(mask, [[True, False, True, False], [True, False, False, True]])
     ```
@@ -235,14 +276,14 @@ def _refilled(parts: Any, tensors: list) -> Any:
 
 
 def _map_tensors(function: Callable[[Tensor], Any], parts: Any) -> Any:
-    """Do as `tree.map_structure`, and leave each None as it is."""
+    """Map tensors as `tree.map_structure` does; None stays None."""
     return tree.map_structure(lambda x: None if x is None else function(x), parts)
 
 
 def broadcast_rows(x: Tensor, copies: int, axis: int = 0) -> Tensor:
     """Repeat each row of `(B, ...)` to `(B * copies, ...)`, or the entries of another axis.
 
-    The copies of a row are neighbours. On TensorFlow `ops.repeat` has four times the operations.
+    The copies of a row are neighbours. On TensorFlow `ops.repeat` takes four times the operations.
     """
     if copies == 1:
         return x
@@ -253,9 +294,9 @@ def broadcast_rows(x: Tensor, copies: int, axis: int = 0) -> Tensor:
 
 
 def gather_beams(parts: Any, beams: Tensor) -> Any:
-    """Pick `M` of the `K` entries of each sentence: `(B, K, ...)` at `(B, M)` is `(B, M, ...)`.
+    """Gather `M` of the `K` entries of each sentence: `(B, K, ...)` at `(B, M)` is `(B, M, ...)`.
 
-    `parts` is a tensor, or a nested structure of such tensors, which are picked from alike.
+    `parts` is a tensor or a nested structure of such tensors.
     """
     batch_size, count = sizes_from(tree.flatten(parts)[0], 0)[:2]
     rows = ops.arange(batch_size, dtype="int32")[:, None] * count + beams
@@ -267,18 +308,18 @@ def gather_beams(parts: Any, beams: Tensor) -> Any:
 
 
 def take_rows(x: Tensor, rows: Tensor) -> Tensor:
-    """Return `x (R, ...)` at `rows`, of any shape."""
+    """Return `x (R, ...)` at `rows`, an index tensor of any shape."""
     taken = ops.take(x, rows, axis=0)
     if tuple(taken.shape) == (*rows.shape, *x.shape[1:]):
         return taken
-    # The shape is known, but lost by JAX where there are no rows, and by TensorFlow in graphs.
+    # JAX loses the shape where there are no rows, and TensorFlow in graphs.
     return reshaped(taken, (*sizes_from(rows, 0), *sizes_from(x, 1)))
 
 
 def _length_limits(
     max_length: Any, min_length: int, batch_size: Tensor, longest: int | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the largest limit, an int wherever its value is known, and the limits as a tensor."""
+    """Return the largest limit, an integer if its value is known, and the limits as a tensor."""
     check_integer("min_length", min_length, 0)
     if longest is not None:
         check_integer("longest", longest, max(1, min_length))
@@ -320,7 +361,7 @@ def _check_known_limits(limits: np.ndarray, min_length: int, batch_size: Tensor)
 
 
 def _check_prefix(prefix: Any, pad_id: int, limits: Any, batch_size: Tensor) -> None:
-    """Refuse prefixes of another number of rows, or longer than a hypothesis may be."""
+    """Raise a ValueError for another number of prefixes, or for one that is too long."""
     shape = tuple(prefix.shape) if hasattr(prefix, "shape") else np.shape(prefix)
     is_right = len(shape) == 2 and shape[1] != 0
     if not is_right or (isinstance(batch_size, int) and shape[0] not in (None, batch_size)):
@@ -341,7 +382,7 @@ def _check_prefix(prefix: Any, pad_id: int, limits: Any, batch_size: Tensor) -> 
 
 
 def _value(limits: Any) -> np.ndarray | None:
-    """Return the limits as an array, or None where a graph is traced and they have no value yet."""
+    """Return the limits as an array, or None while a graph without their values is traced."""
     if not ops.is_tensor(limits):
         return np.asarray(limits)
     try:
@@ -409,7 +450,7 @@ def _check_growing(
             shapes = [tuple(x.shape) for x in leaves]
             raise ValueError(
                 "`growing_axes` should name entries of `state` that steps change, and an axis from "
-                "1 that all their tensors have, with a place at least. "
+                "1 that all their tensors have, with at least one position. "
                 f"Received: {key!r}: {axis}, with tensors of shapes {shapes}"
             )
 
@@ -429,7 +470,7 @@ def _check_logits(logits: Tensor, end_id: int) -> None:
 
 
 def _same_form(changed: Any, before: Any) -> Any:
-    """Return a step's state in the containers that it got, or say what cannot go round a loop."""
+    """Return the state of a step in the containers that it got; raise an error if it differs."""
     new, old = (dict(tree.flatten_with_path(state)) for state in (changed, before))
     if new.keys() != old.keys():
         raise ValueError(

@@ -1,7 +1,7 @@
-"""The random numbers of samples: a function of a seed and a counter, and of nothing else.
+"""Random numbers for sampling, which depend only on a seed and a counter.
 
-Nothing is drawn from a state, so that calls in several threads cannot change each other's numbers,
-and every backend draws the same ones, compiled or not.
+There is no state, so that calls in several threads do not change each other's numbers, and every
+backend draws the same numbers, compiled or not.
 """
 
 from numbers import Integral
@@ -10,7 +10,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from ..ops.axes import size_of
+from ..ops.shapes import size_of
 from ..ops.types import Tensor
 
 PARITY = 0x1BD11BDA
@@ -38,7 +38,7 @@ def threefry(key: Words, counter: Words) -> Words:
 
 
 def _rotated(word: Tensor, bits: int) -> Tensor:
-    # The shift to the right copies the sign: the mask takes the copies away.
+    # The shift to the right copies the sign bit; the mask removes the copies.
     low = ops.right_shift(word, 32 - bits) & ((1 << bits) - 1)
     return ops.left_shift(word, bits) | low
 
@@ -50,7 +50,7 @@ def words_of_seed(seed: int) -> list[int]:
 
 
 def seeds_of_rows(seed: Any, count: Tensor) -> Tensor:
-    """Return a seed for each of `count` sentences, int32 `(B, 2)`, from what `sample` takes."""
+    """Return a seed for each of `count` sentences, int32 `(B, 2)`, from the seed of `sample`."""
     if _is_tensor(seed) and len(seed.shape) == 2:
         return ops.cast(seed, "int32")
     words = _words(seed)
@@ -61,19 +61,19 @@ def seeds_of_rows(seed: Any, count: Tensor) -> Tensor:
 def sentence_seeds(seed: Any, ids: Tensor, mask: Tensor = None) -> Tensor:
     """Return a seed for each sentence that depends on its ids and on `seed` alone.
 
-    Samples drawn with it are the same whatever else is in the batch, and however it is padded.
-    Sentences with the same ids get the same seed.
+    Samples then depend neither on the rest of the batch nor on its padding. Sentences with the same
+    ids get the same seed.
 
     Args:
         seed: As in `sample`.
         ids: Integer tensor `(B, S)`.
-        mask: Boolean tensor `(B, S)`, True where an id is no padding. Default: where it is not 0.
+        mask: Boolean tensor `(B, S)`, False for padding. Default: True where an id is not 0.
 
     Returns:
         Integer tensor `(B, 2)`, which `sample` and `search` take as `seed`.
 
     Raises:
-        ValueError: If `seed` is none of these.
+        ValueError: If `seed` is not one of these.
 
     Example:
 
@@ -90,10 +90,10 @@ def sentence_seeds(seed: Any, ids: Tensor, mask: Tensor = None) -> Tensor:
     else:
         words = _words(seed)
         key = (words[0], words[1])
-    # The number of each word in the sentence: padding before it changes nothing.
+    # The index of each word among the real words: padding before it changes nothing.
     number = ops.cumsum(ops.cast(mask, "int32"), axis=1)
     words = threefry(key, (ids, number))
-    # A sum of hashes of (id, number), so that order counts, modulo 2^32.
+    # A sum of hashes of (id, index) modulo 2^32, which depends on the order.
     totals = [ops.sum(ops.where(mask, each, 0), axis=1) for each in words]
     return ops.cast(ops.stack(totals, axis=-1), "int32")
 
@@ -101,7 +101,7 @@ def sentence_seeds(seed: Any, ids: Tensor, mask: Tensor = None) -> Tensor:
 def uniform_numbers(seeds: Tensor, steps: Tensor, copies: int) -> Tensor:
     """Return float32 numbers in [0, 1) for `copies` samples of each seed, `(steps, 2, B copies)`.
 
-    The numbers of a sample depend on the seed, on the step and on the sample's number alone.
+    The numbers of a sample depend only on the seed, the step and the index of the sample.
     """
     key = [ops.repeat(seeds[:, part], copies)[None] for part in (0, 1)]
     copy = ops.arange(size_of(seeds, 0) * copies, dtype="int32") % copies
@@ -113,7 +113,7 @@ def uniform_numbers(seeds: Tensor, steps: Tensor, copies: int) -> Tensor:
 
 
 def _words(seed: Any) -> Tensor:
-    """Return the two words `(2,)` of a seed for all sentences."""
+    """Return the two words `(2,)` of a seed that all sentences share."""
     if isinstance(seed, Integral) and not isinstance(seed, bool):
         return ops.convert_to_tensor(words_of_seed(int(seed)), dtype="int32")
     if seed is None or isinstance(seed, keras.random.SeedGenerator):

@@ -1,14 +1,12 @@
-"""The arguments of layers: checks of a constructor's and of shapes, configurations, a call's names.
+"""Arguments of layers: checks of shapes, the configuration, and the arguments of a call.
 
-A check returns the argument in the type that a configuration stores, as in
-`self.units = check_integer("units", units)`. `ops.masks.check_mask` checks masks.
+`ops.checks` has the checks of values, which stand here too: `arguments.check_integer`.
+`ops.masks.check_mask` checks masks.
 """
 
 import functools
 import inspect
-import math
-from collections.abc import Callable, Iterable
-from numbers import Integral, Real
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,57 +14,18 @@ import keras
 from keras import ops
 
 from ..ops.masks import check_dense
-from ..ops.types import is_finite
+from ..ops.types import check_choice as check_choice
+from ..ops.types import check_flag as check_flag
+from ..ops.types import check_integer as check_integer
+from ..ops.types import check_number as check_number
+from ..ops.types import check_rate as check_rate
+from ..ops.types import check_seed as check_seed
 
 SEQUENCE, MEMORY = "batch, steps, features", "batch, memory steps, features"
 
 
-def check_integer(name: str, value: Any, minimum: float = 1) -> int:
-    """Return an integer of at least `minimum`. A Boolean is no integer."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
-        kinds = {-math.inf: "an integer", 0: "a non-negative integer", 1: "a positive integer"}
-        kind = kinds.get(minimum, f"an integer of at least {minimum}")
-        raise ValueError(f"`{name}` must be {kind}. Received: {name}={value!r}")
-    return int(value)
-
-
-def check_number(name: str, value: Any, minimum: float = 0.0, above: bool = False) -> float:
-    """Return a finite number of at least `minimum`; with `above`, a greater one."""
-    if not is_finite(value) or value < minimum or (above and value == minimum):
-        bound = f"above {minimum:g}" if above else f"of at least {minimum:g}"
-        raise ValueError(f"`{name}` must be a finite number {bound}. Received: {name}={value!r}")
-    return value if isinstance(value, (int, float)) else float(value)
-
-
-def check_rate(name: str, value: Any) -> float:
-    """Return a dropout rate: a number in [0, 1), which NaN is not."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < 1:
-        raise ValueError(f"`{name}` must be a number in [0, 1). Received: {name}={value!r}")
-    return value if isinstance(value, (int, float)) else float(value)
-
-
-def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
-    """Return a value that is one of the choices."""
-    choices = tuple(choices)
-    if not any(value is choice or value == choice for choice in choices):
-        raise ValueError(f"`{name}` must be one of {choices}. Received: {name}={value!r}")
-    return value
-
-
-def check_flag(name: str, value: Any) -> bool:
-    """Return a Boolean."""
-    if not isinstance(value, bool):
-        raise ValueError(f"`{name}` must be True or False. Received: {name}={value!r}")
-    return value
-
-
-def check_seed(value: Any) -> int | None:
-    """Return a seed: an integer or `None`."""
-    return None if value is None else check_integer("seed", value, minimum=-math.inf)
-
-
 def check_built(layer: keras.layers.Layer, shapes: str) -> None:
-    """Raise a ValueError where a layer has no weights yet, to prepare a memory or take a step."""
+    """Raise a ValueError if a layer that is to prepare a memory or take a step is not built."""
     if not layer.built:
         raise ValueError(
             f"{type(layer).__name__} has no weights yet. Call it once, or `build({shapes})`, "
@@ -75,7 +34,7 @@ def check_built(layer: keras.layers.Layer, shapes: str) -> None:
 
 
 def check_features(name: str, shape: tuple, size: int) -> None:
-    """Raise a ValueError where an input is not as wide as the layer was built for."""
+    """Raise a ValueError unless an input has the number of features the layer was built for."""
     if shape[-1] != size:
         raise ValueError(
             f"The layer was built for {'' if name.endswith('s') else 'a '}{name} of {size} "
@@ -86,7 +45,8 @@ def check_features(name: str, shape: tuple, size: int) -> None:
 def check_shapes(**given: tuple[tuple, str]) -> None:
     """Raise a ValueError unless shapes have their forms, such as `"batch, steps, features"`.
 
-    Axes of one name have one size; that of an axis of features must be known. `None` is no input.
+    Axes of the same name must have the same size, and the number of features must be known. A shape
+    of `None` is ignored.
     """
     given = {name: (shape, form) for name, (shape, form) in given.items() if shape is not None}
     shapes = [f"{name} of shape {tuple(shape)}" for name, (shape, _) in given.items()]
@@ -109,10 +69,10 @@ def check_shapes(**given: tuple[tuple, str]) -> None:
 
 
 def _narrow_build(layer: keras.layers.Layer) -> None:
-    """Leave the shapes of inputs that a subclass' `call` does not take out of `build`.
+    """Remove the shapes of inputs that a subclass' `call` does not take from `build`.
 
-    Keras builds by the names of the call's arguments, and refuses a shape that has none. It reads
-    them from the signature of the function that it puts on the instance.
+    Keras passes shapes to `build` by the names of the arguments of `call`, and raises an error for
+    a shape without an argument. It reads the signature of the function on the instance.
     """
     taken = inspect.signature(type(layer).call).parameters
     signature = inspect.signature(layer.build)
@@ -123,7 +83,7 @@ def _narrow_build(layer: keras.layers.Layer) -> None:
 
 
 class CallRules:
-    """Refuses ragged tensors, and lets a subclass have a call of fewer arguments."""
+    """Rejects ragged tensors, and lets a subclass define a `call` with fewer arguments."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         layer = super().__new__(cls, *args, **kwargs)
@@ -138,15 +98,15 @@ class CallRules:
 
 
 class Configured(CallRules):
-    """Gives a layer of this package `get_config`, and weights that are attributes."""
+    """Implements `get_config` for layers of this package, and weights that are attributes."""
 
     attribute_of: dict[str, str] = {}
-    """The attribute of an argument, where it has another name."""
+    """Names of the attributes of arguments, where the two differ."""
 
     has_weight_options = False
-    """Whether each `*_initializer` has a `*_regularizer` and a `*_constraint` of the same weights.
+    """Whether each `*_initializer` comes with a `*_regularizer` and a `*_constraint`.
 
-    They are keyword arguments of the constructor that `_make_weight` takes by its `kind`.
+    These are keyword arguments of the constructor; `_make_weight` selects them by its `kind`.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -160,7 +120,7 @@ class Configured(CallRules):
 
     @classmethod
     def _arguments(cls) -> set[str]:
-        """Return the names of all arguments of the constructors of this package."""
+        """Return the names of all constructor arguments that this package defines."""
         kinds = [kind for kind in cls.__mro__ if kind.__module__.startswith(__package__)]
         constructors = [vars(kind)["__init__"] for kind in kinds if "__init__" in vars(kind)]
         names = {name for each in constructors for name in inspect.signature(each).parameters}
@@ -187,7 +147,7 @@ class Configured(CallRules):
         return config
 
     def _make_weight(self, name, shape, initializer, kind=None, **options):
-        """Make a weight, an attribute of the same name; `kind` names its regularizer."""
+        """Add a weight as an attribute; `kind` is the prefix of its regularizer and constraint."""
         if kind is not None:
             options |= {o: getattr(self, f"{kind}_{o}") for o in ("regularizer", "constraint")}
         weight = self.add_weight(shape, initializer=initializer, name=name, **options)
@@ -196,16 +156,16 @@ class Configured(CallRules):
 
 
 def call_arguments(layer: keras.layers.Layer, args: tuple, kwargs: dict) -> SimpleNamespace:
-    """Return the arguments of a layer's call by name, with defaults, for `compute_output_spec`."""
+    """Return the arguments of a call by name, with defaults, for `compute_output_spec`."""
     bound = inspect.signature(layer.call).bind(*args, **kwargs)
     bound.apply_defaults()
     return SimpleNamespace(**bound.arguments)
 
 
 def of_own_call(compute: Callable) -> Callable:
-    """Decorate a `compute_output_spec`, so that it speaks for the `call` beside it alone.
+    """Decorate a `compute_output_spec` so that it applies only to the `call` of the same class.
 
-    Where a subclass has a `call` of its own, with other arguments or results, Keras traces that.
+    Where a subclass defines its own `call`, with other arguments or results, Keras traces that.
     """
 
     @functools.wraps(compute)
@@ -225,22 +185,22 @@ def of_own_call(compute: Callable) -> Callable:
 
 
 def specs(shapes: list[tuple], dtype: str) -> Any:
-    """Return a symbol of each shape, and of a single one not a tuple but itself."""
+    """Return a symbolic tensor for each shape: a tuple, or the tensor if there is only one."""
     symbols = tuple(keras.KerasTensor(shape, dtype) for shape in shapes)
     return symbols if len(symbols) > 1 else symbols[0]
 
 
 def side_by_side(initializer: Any, count: int) -> Any:
-    """Return an initializer of `count` kernels in one, along its last axis.
+    """Return an initializer of `count` kernels that are concatenated along the last axis.
 
-    Each is drawn apart: otherwise the sizes of all would count in the initial scale of each. Where
-    the initializer has a seed, each part after the first has another, or all would be equal.
+    Each is drawn separately: otherwise the size of all would determine the scale of each. If the
+    initializer has a seed, each part after the first has another, so that the parts differ.
     """
     parts = [fresh(initializer) for _ in range(count)]
-    for place, part in enumerate(parts):
+    for index, part in enumerate(parts):
         config = part.get_config() if isinstance(part, keras.initializers.Initializer) else {}
         if isinstance(config.get("seed"), int):
-            parts[place] = type(part).from_config({**config, "seed": config["seed"] + place})
+            parts[index] = type(part).from_config({**config, "seed": config["seed"] + index})
 
     def draw(shape, dtype=None):
         size = (*shape[:-1], shape[-1] // count)
@@ -250,8 +210,8 @@ def side_by_side(initializer: Any, count: int) -> Any:
 
 
 def fresh(initializer: Any) -> Any:
-    """Return a copy of a random initializer: weights of one shape made by one would start equal.
+    """Return a copy of a random initializer, so that weights of the same shape start different.
 
-    Others stay as they are: a copy of Keras' `Identity` would lose its gain.
+    Other initializers are returned as they are: a copy of Keras' `Identity` would lose its gain.
     """
     return initializer.clone() if hasattr(initializer, "seed") else initializer

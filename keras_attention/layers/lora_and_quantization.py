@@ -70,15 +70,15 @@ class AdaptableKernels(Configured):
     kernels, and a layer without LoRA loads it.
 
     A quantized kernel is stored as integers with a scale for each output (for `"int4"` also for
-    each block of inputs), by which they are divided where they are used: it saves memory, not time.
-    A kernel that holds integers of eight bits over one scale already, such as one that was read
-    from a file of eight bits, keeps them: nothing is rounded (`exact_int8`).
+    each block of inputs), and is divided by it where it is used: this saves memory, not time. A
+    kernel that already holds integers of eight bits over one scale, such as one that was read from
+    a file of eight bits, keeps them: nothing is rounded (`exact_int8`).
 
-    A layer reads its kernels by `self.cast(self.kernel)` alone, and ends its `build` with
-    `self.restore_quantization()`, for files of quantized layers.
+    A layer reads its kernels as `self.effective_weight(self.kernel)` alone, and ends its `build`
+    with `self.restore_quantization()`, for files of quantized layers.
     """
 
-    # Of each adapted kernel, by name, its shape, and that as a matrix from inputs to outputs.
+    # The shape of each adapted kernel by name, and its shape as a matrix from inputs to outputs.
     _adapted: dict[str, tuple[tuple[int, ...], tuple[int, int]]] = {}
     # Matrices that stand side by side in a kernel: each may have a scale of its own.
     kernels_side_by_side = 1
@@ -90,10 +90,16 @@ class AdaptableKernels(Configured):
         weights = [weight for weight in self.weights if len(weight.shape) == 2]
         return {w.name: 1 for w in weights if getattr(self, w.name, None) is w}
 
+    def effective_weight(self, weight: Any) -> Any:
+        """Return a weight in the compute dtype: dequantized, with the change of LoRA."""
+        if weight.name in self._adapted:
+            weight = self._merged(weight.name)
+        return ops.cast(weight, self.compute_dtype)
+
     def cast(self, tensor: Any) -> Any:
-        """Return a weight or input in the compute dtype; an adapted kernel with its change."""
-        if isinstance(tensor, keras.Variable) and tensor.name in self._adapted:
-            return ops.cast(self._merged(tensor.name), self.compute_dtype)
+        """Return an input in the compute dtype; a weight as `effective_weight` does."""
+        if isinstance(tensor, keras.Variable):
+            return self.effective_weight(tensor)
         return ops.cast(tensor, self.compute_dtype)
 
     # LoRA.
@@ -108,11 +114,13 @@ class AdaptableKernels(Configured):
         """Freeze the layer's weights, and learn a change of low rank for each kernel.
 
         Args:
-            rank, lora_alpha: Rank of the change, whose factor is `lora_alpha / rank` (default: 1).
-            a_initializer, b_initializer: Of `A` and `B`. With `B` at zero nothing changes at first.
+            rank: Rank of the change.
+            lora_alpha: The change is multiplied by `lora_alpha / rank`. Default: `rank`.
+            a_initializer: Initializer of `A`.
+            b_initializer: Initializer of `B`. At zero, the layer computes the same at first.
 
         Raises:
-            ValueError: Where the layer has no weights yet, or has LoRA already.
+            ValueError: If the layer has no weights yet, or has LoRA already.
         """
         rank = check_integer("rank", rank)
         if lora_alpha is not None:
@@ -129,7 +137,7 @@ class AdaptableKernels(Configured):
         # Keras has no public way to add a weight to a built layer.
         self._tracker.unlock()
         for name, (_, (rows, columns)) in self._adapted.items():
-            # As Keras does it: small changes do not vanish in a half.
+            # As in Keras: small changes would vanish in half precision.
             dtype = accumulator_dtype(self.compute_dtype)
             first, second = (keras.initializers.get(i) for i in (a_initializer, b_initializer))
             self._make_weight(f"{name}_lora_a", (rows, rank), fresh(first), dtype=dtype)
@@ -146,14 +154,16 @@ class AdaptableKernels(Configured):
     ) -> None:
         """Store the kernels as integers: `"int8"`, or `"int4"` with two numbers in a byte.
 
-        `keras.Model.quantize` passes by a layer that holds sublayers: call it on them.
+        `keras.Model.quantize` skips a layer that has sublayers: call it on the sublayers.
 
         Args:
-            mode, type_check, config: As `keras.Model.quantize` passes them; of the `config`
-                (`Int8QuantizationConfig`, `Int4QuantizationConfig`) the block size applies.
+            mode: `"int8"` or `"int4"`.
+            type_check: Ignored; `keras.Model.quantize` passes it.
+            config: An `Int8QuantizationConfig` or `Int4QuantizationConfig`, whose block size
+                applies.
 
         Raises:
-            NotImplementedError: For another mode, or a quantizer of the weights in the `config`.
+            NotImplementedError: If the mode is another, or the `config` has a `weight_quantizer`.
         """
         if mode not in ("int8", "int4"):
             raise NotImplementedError(
@@ -166,7 +176,7 @@ class AdaptableKernels(Configured):
                 f"`weight_quantizer`. Received: weight_quantizer={config.weight_quantizer}"
             )
         self._store(mode, getattr(config, "block_size", None))
-        self.quantization_config = config  # by which a network quantizes its copy, as in Keras
+        self.quantization_config = config  # as in Keras; a network quantizes its copy by it
         policy = self._own_policy()
         if policy.quantization_mode is None:
             has_blocks = mode == "int4" and hasattr(config, "block_size")  # not in Keras 3.12
@@ -174,7 +184,7 @@ class AdaptableKernels(Configured):
             self.dtype_policy = keras.dtype_policies.get(f"{name}_from_{policy.name}")
 
     def restore_quantization(self) -> None:
-        """Quantize at the end of `build`, where the dtype policy says so (a file was loaded)."""
+        """Quantize at the end of `build` if the dtype policy of a loaded file says so."""
         policy = self._own_policy()
         if policy.quantization_mode in ("int8", "int4"):
             self._store(policy.quantization_mode, getattr(policy, "block_size", None))
@@ -184,7 +194,7 @@ class AdaptableKernels(Configured):
         return self.dtype_policy[self.path] if is_map else self.dtype_policy
 
     def quantized_call(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the same as `call`: kernels become floating point where they are read."""
+        """Compute the same as `call`: kernels are dequantized where they are read."""
         return self.call(*args, **kwargs)
 
     def _store(self, mode, block_size):
@@ -203,7 +213,7 @@ class AdaptableKernels(Configured):
         self._is_quantized = True
 
     def _quantized(self, kernel):
-        """Return the stored parts of a float matrix, by the ending of their names."""
+        """Return the stored parts of a float matrix, by the suffix of their names."""
         rows, columns = kernel.shape
         if self._bits == 8 and self._block_size is None:
             exact = self._exact(ops.convert_to_numpy(kernel))
@@ -232,7 +242,7 @@ class AdaptableKernels(Configured):
         return {"": ops.convert_to_tensor(whole), "_scale": ops.convert_to_tensor(scale)}
 
     def _merged(self, name):
-        """Return a kernel in float: dequantized, with LoRA's change."""
+        """Return a kernel in floating point: dequantized, with the change of LoRA."""
         shape, (rows, columns) = self._adapted[name]
         kernel = ops.convert_to_tensor(getattr(self, name))
         if self._is_quantized:
@@ -251,7 +261,7 @@ class AdaptableKernels(Configured):
     # Files.
 
     def save_own_variables(self, store: Any) -> None:
-        """Write the weights as a layer without LoRA has them."""
+        """Write the weights of an equal layer without LoRA."""
         if not self.lora_enabled:
             return super().save_own_variables(store)
         merged = {}
@@ -262,11 +272,11 @@ class AdaptableKernels(Configured):
                 continue
             parts = self._quantized(ops.reshape(kernel, matrix))
             merged |= {name + part: value for part, value in parts.items()}
-        for place, weight in enumerate(self._own_weights()):
-            store[str(place)] = merged.get(weight.name, weight)
+        for index, weight in enumerate(self._own_weights()):
+            store[str(index)] = merged.get(weight.name, weight)
 
     def load_own_variables(self, store: Any) -> None:
-        """Read the weights of a layer without LoRA; LoRA's change begins at zero again."""
+        """Read the weights of a layer without LoRA; the change of LoRA starts at zero again."""
         if not self.lora_enabled:
             return super().load_own_variables(store)
         weights = self._own_weights()
@@ -274,8 +284,8 @@ class AdaptableKernels(Configured):
             raise ValueError(
                 f"Layer {self.name} expected {len(weights)} weights. Received: {len(store.keys())}"
             )
-        for place, weight in enumerate(weights):
-            weight.assign(store[str(place)])
+        for index, weight in enumerate(weights):
+            weight.assign(store[str(index)])
         for name in self._adapted:
             weight = getattr(self, f"{name}_lora_b")
             weight.assign(ops.zeros(weight.shape))
@@ -289,7 +299,7 @@ class AdaptableKernels(Configured):
             self._adapted = adapted
 
     def _own_weights(self):
-        """Return the layer's own weights but LoRA's, in the order of a file."""
+        """Return the layer's own weights without those of LoRA, in the order of a file."""
         own = {}
         super().save_own_variables(own)
         lora = {f"{name}_lora_{part}" for name in self._adapted for part in "ab"}

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-from .masks import sized_as
+from .shapes import sized_as
 from .types import Tensor, accumulator_dtype, is_float
 from .vjp import custom_gradient, is_in_graph, pullback, with_gradient
 

@@ -1,4 +1,4 @@
-"""Boolean masks. True means: attend. No other convention appears in the package."""
+"""Boolean masks, True = attend."""
 
 import functools
 from collections.abc import Callable
@@ -6,19 +6,20 @@ from typing import Any
 
 from keras import backend, ops
 
+from .shapes import can_be_one
 from .types import Tensor, accumulator_dtype, at_least_float32
 
 RAGGED = ("RaggedTensor", "RaggedTensorValue")
 
 
 def combine_masks(*masks: Tensor) -> Tensor:
-    """Return the logical and of the masks that are not `None`, broadcast; `None` where all are."""
+    """Return the logical and of masks, broadcast; `None` where all of them are `None`."""
     given = [ops.cast(mask, "bool") for mask in masks if mask is not None]
     return functools.reduce(ops.logical_and, given) if given else None
 
 
 def attention_mask(query_mask: Tensor = None, value_mask: Tensor = None) -> Tensor:
-    """Join masks `(B, T)` and `(B, S)` to `(B, T, S)`; a masked query attends to nothing."""
+    """Join masks `(B, T)` and `(B, S)` to `(B, T, S)`; a masked query attends to no position."""
     return combine_masks(
         None if query_mask is None else ops.expand_dims(query_mask, 2),
         None if value_mask is None else ops.expand_dims(value_mask, 1),
@@ -26,7 +27,7 @@ def attention_mask(query_mask: Tensor = None, value_mask: Tensor = None) -> Tens
 
 
 def zero_masked(tensor: Tensor, mask: Tensor = None) -> Tensor:
-    """Set the masked positions of `(B, S, ...)` to zero: 0 times NaN or infinity would be NaN."""
+    """Set the masked positions of `(B, S, ...)` to zero, as 0 times NaN or infinity is NaN."""
     if mask is None:
         return tensor
     mask = ops.cast(mask, "bool")
@@ -35,9 +36,9 @@ def zero_masked(tensor: Tensor, mask: Tensor = None) -> Tensor:
 
 
 def lengths(mask: Tensor, value: Tensor = None) -> Tensor:
-    """Return the number of real positions of every row, `(B,)`; without a mask, all.
+    """Return the number of real positions of each row, `(B,)`; all positions without a mask.
 
-    It comes in the dtype of sums over `value`, `(B, S, ...)`, or else in float32.
+    Its dtype is that of sums over `value`, `(B, S, ...)`, or float32 without a `value`.
     """
     dtype = "float32" if value is None else accumulator_dtype(value.dtype)
     if mask is not None:
@@ -47,7 +48,7 @@ def lengths(mask: Tensor, value: Tensor = None) -> Tensor:
 
 
 def last_real(mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the last real step up to each, int32 `(B, T)`, and whether there is one."""
+    """Return the last real step up to each step, int32 `(B, T)`, and whether there is one."""
     real = ops.cast(mask, "bool")
     steps = ops.shape(real)[1]
     order = ops.arange(steps, dtype="int32")
@@ -56,28 +57,10 @@ def last_real(mask: Tensor) -> tuple[Tensor, Tensor]:
     return ops.take_along_axis(found, ops.maximum(count - 1, 0), axis=1), count > 0
 
 
-def can_be_one(first: tuple, second: tuple) -> bool:
-    """Whether two shapes may be the same; an open size fits any."""
-    return len(first) == len(second) and all(
-        None in pair or pair[0] == pair[1] for pair in zip(first, second, strict=True)
-    )
-
-
-def sized_as(tensor: Tensor, like: Tensor) -> Tensor:
-    """Return a tensor of the shape of `like`, with the static sizes that `like` has.
-
-    TensorFlow holds a loop to the static sizes that it began with. Slices and gathers of unknown
-    size lose them, and reshaping states them again.
-    """
-    if tuple(tensor.shape) == tuple(like.shape):
-        return tensor
-    return ops.reshape(tensor, ops.shape(like))
-
-
 def check_dense(given: Any, name: str = "inputs") -> None:
-    """Raise a ValueError where a tensor, or one in a list or dictionary, is ragged.
+    """Raise a ValueError if a tensor, or one in a list or dictionary, is ragged.
 
-    Reshaping would cut the rows of a ragged tensor to equal parts, without a word.
+    Reshaping would silently cut the rows of a ragged tensor to equal parts.
     """
     if isinstance(given, (list, tuple)):
         for part in given:
@@ -94,16 +77,16 @@ def check_dense(given: Any, name: str = "inputs") -> None:
 
 
 def for_batch(mask: Tensor, tensor: Tensor) -> Tensor:
-    """Return a mask `(1, S)` for each row of a tensor's batch; another as it is."""
+    """Broadcast a mask `(1, S)` to the batch of a tensor; return any other mask as it is."""
     if mask is None or mask.shape[0] != 1 or tensor.shape[0] == 1:
         return mask
     return ops.broadcast_to(mask, (ops.shape(tensor)[0], *ops.shape(mask)[1:]))
 
 
 def check_mask(mask: Tensor, expected: tuple, name: str) -> None:
-    """Raise a ValueError where a mask has not the `expected` shape; `None` in it fits any size.
+    """Raise a ValueError unless a mask has the `expected` shape, where `None` fits any size.
 
-    A mask of batch 1 serves all rows, by `for_batch`.
+    A mask of batch 1 is allowed: `for_batch` broadcasts it.
     """
     if mask is None:
         return
@@ -112,7 +95,7 @@ def check_mask(mask: Tensor, expected: tuple, name: str) -> None:
     if shape[:1] == (1,):
         expected = (1, *expected[1:])
     dtype = dtype_of(mask)
-    # A mask of 0 and -1e9, cast to boolean, would hide what it shows: no floating point masks.
+    # Cast to boolean, an additive mask of 0 and -1e9 would be inverted: no floating point masks.
     if not can_be_one(shape, expected) or not ("bool" in dtype or "int" in dtype):
         raise ValueError(
             f"`{name}` must be boolean (True = attend), an array or tensor of shape "
@@ -121,13 +104,13 @@ def check_mask(mask: Tensor, expected: tuple, name: str) -> None:
 
 
 def dtype_of(mask: Tensor) -> str:
-    """Return the dtype of an array or tensor, and of anything else the name of its type."""
+    """Return the dtype of an array or tensor, or the name of the type of another object."""
     has_dtype = hasattr(mask, "dtype")
     return backend.standardize_dtype(mask.dtype) if has_dtype else type(mask).__name__
 
 
 def real_tokens(target: Tensor, ignore_index: int | None) -> Tensor:
-    """Return which target ids are not padding: `ignore_index`, or `None` where all count."""
+    """Return which target ids differ from `ignore_index`; all of them if that is `None`."""
     if ignore_index is None:
         return ops.ones_like(target, dtype="bool")
     return ops.not_equal(target, ignore_index)
@@ -138,15 +121,15 @@ def token_weights(
 ) -> Tensor:
     """Return the weight of each token in a mean over padded sequences, 0 for padding.
 
-    The losses of this package divide by the sum of these weights; your own can do the same.
+    The losses of this package divide by the sum of these weights.
 
     Args:
-        target: Integer token ids, of shape `(...)`, commonly `(B, T)`; the result has this shape.
-        ignore_index: The id of the padding, or `None` where every position counts.
+        target: Integer token ids of shape `(...)`, commonly `(B, T)`; the result has this shape.
+        ignore_index: The id of the padding, or `None` to count every position.
         sample_weight: Weights `(B,)`, `(B, 1)` or `(B, T)`. Default: 1.
 
     Returns:
-        Weights in float32, or in float64 where the sample weights are tensors of that dtype.
+        Weights in float32, or in float64 if the sample weights are tensors of that dtype.
 
     Raises:
         ValueError: If the sample weights have more axes than the target.
@@ -181,9 +164,9 @@ def token_values(
     ignore_index: int | None,
     of_token: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """Return `of_token(ids (...), scores (..., V))` of each token, 0 of padding.
+    """Return `of_token(ids (...), scores (..., V))` for each token, 0 for padding.
 
-    The scores that `of_token` gets are at least float32.
+    `of_token` gets scores in at least float32.
     """
     check_dense(target, "target")
     check_dense(scores, "scores")
@@ -191,9 +174,9 @@ def token_values(
     target = ops.cast(ops.convert_to_tensor(target), "int32")
     check_token_shapes(target, scores)
     real = real_tokens(target, ignore_index)
-    # An ignored id may lie outside the vocabulary, so it must not reach a gather.
+    # An ignored id may lie outside of the vocabulary, so that it must not reach a gather.
     values = of_token(ops.where(real, target, ops.zeros_like(target)), scores)
-    # Padding may hold infinities, which no weight of 0 removes.
+    # Padding may hold infinities, and 0 times infinity is NaN.
     return ops.where(real, values, ops.zeros_like(values))
 
 

@@ -1,9 +1,9 @@
-"""From scores to weights.
+"""Normalizers, which turn scores into weights, and their gradients.
 
-Each normaliser takes floating point scores and a boolean mask that broadcasts to them (True =
-attend, or `None`). It returns weights of the scores' shape and dtype, computed in float32 or wider,
-which sum to 1 over the last axis. Masked positions get exactly 0, also in a row that is masked
-whole, and gradients stay finite. Sparsemax and entmax-1.5 are exact: no iterations.
+Each normalizer takes floating point scores and a boolean mask that broadcasts to them (True =
+attend, or `None`). It returns weights of the same shape and dtype, computed in at least float32,
+which sum to 1 over the last axis. Masked positions get exactly 0, also where a whole row is masked,
+and gradients stay finite. Sparsemax and entmax-1.5 are exact, without iterations.
 """
 
 from collections.abc import Callable
@@ -15,34 +15,29 @@ from .vjp import with_gradient
 
 
 def masked_softmax(scores: Tensor, mask: Tensor = None) -> Tensor:
-    """Softmax over the positions that a mask leaves: `a_s = m_s exp(e_s) / sum_j m_j exp(e_j)`."""
+    """Softmax over the unmasked positions: `a_s = m_s exp(e_s) / sum_j m_j exp(e_j)`."""
     dtype = backend.standardize_dtype(scores.dtype)
     if 0 in scores.shape:
-        return scores  # nothing to weigh, and Keras refuses the maximum of an empty tensor
+        return scores  # Keras refuses the maximum of an empty tensor
     scores = ops.cast(scores, accumulator_dtype(dtype))
     if mask is None and scores.shape[-1] == 1:
         mask = ops.ones_like(scores, dtype="bool")  # Keras' softmax warns of a single position
     if mask is None:
         return ops.cast(ops.softmax(scores, axis=-1), dtype)
     mask = ops.cast(mask, "bool")
-    # A finite stand-in, not -inf: an empty row then has the maximum of itself and no 0/0.
+    # Finite: with -inf a row without positions would compute inf - inf.
     scores = ops.where(mask, scores, -1e30)
     scores = scores - ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True))
     exponentials = ops.where(mask, ops.exp(scores), 0.0)
     total = ops.sum(exponentials, axis=-1, keepdims=True)
-    # An empty row divides by 1. Not `maximum(total, 1)`: the sum of a row with one weight of 1 is
-    # a tie, of which JAX and PyTorch pass on half the gradient.
+    # A row without positions divides by 1. `maximum(total, 1)` would tie where the sum is 1, and
+    # JAX and PyTorch halve the gradient of a tie.
     total = ops.where(total > 0, total, 1.0)
     return ops.cast(exponentials / total, dtype)
 
 
-def softmax_gradient(weights: Tensor, upstream: Tensor) -> Tensor:
-    """The gradient of the scores from that of the weights, over the last axis."""
-    return weights * (upstream - ops.sum(weights * upstream, axis=-1, keepdims=True))
-
-
 def sparsemax(scores: Tensor, mask: Tensor = None) -> Tensor:
-    """The weights that lie nearest to the scores: `argmin_p ||p - e||^2`, p a distribution.
+    """The distribution nearest to the scores: `argmin_p ||p - e||^2`.
 
     `a_s = max(e_s - tau, 0)`, with `tau` such that the weights sum to 1: 0 for scores more than 1
     below the highest. Martins and Astudillo 2016, algorithm 1 and equation 13.
@@ -51,7 +46,7 @@ def sparsemax(scores: Tensor, mask: Tensor = None) -> Tensor:
 
 
 def entmax15(scores: Tensor, mask: Tensor = None) -> Tensor:
-    """Entmax with alpha = 1.5, half way from softmax to sparsemax.
+    """Entmax with `alpha = 1.5`, between softmax (1) and sparsemax (2).
 
     `a_s = max(e_s / 2 - tau, 0)^2`, with `tau` such that the weights sum to 1: 0 for scores more
     than 2 below the highest. Peters, Niculae and Martins 2019, algorithm 2 and proposition 2.
@@ -60,7 +55,7 @@ def entmax15(scores: Tensor, mask: Tensor = None) -> Tensor:
 
 
 def sparsemax_weights(scores: Tensor, mask: Tensor = None) -> Tensor:
-    """Sparsemax over the last axis, in the scores' own dtype, without a gradient of its own."""
+    """Sparsemax over the last axis in the dtype of the scores, without a custom gradient."""
     scores = _below_highest(scores, mask)
     ordered = ops.flip(ops.sort(scores, axis=-1), axis=-1)
     rank = _ranks(ordered)
@@ -71,21 +66,31 @@ def sparsemax_weights(scores: Tensor, mask: Tensor = None) -> Tensor:
     return _clear(ops.maximum(scores - threshold, 0), mask)
 
 
-def sparsemax_gradient(weights: Tensor, upstream: Tensor) -> Tensor:
-    """The gradient of the scores from that of the weights, over the last axis."""
+def softmax_gradient(weights: Tensor, d_weights: Tensor, inner: Tensor = None) -> Tensor:
+    """The gradient of the scores from that of the weights, over the last axis.
+
+    `inner` is the sum of the weights times their gradients, where it is known already.
+    """
+    if inner is None:
+        inner = ops.sum(weights * d_weights, axis=-1, keepdims=True)
+    return weights * (d_weights - inner)
+
+
+def sparsemax_gradient(weights: Tensor, d_weights: Tensor, inner: Tensor = None) -> Tensor:
+    """The gradient of the scores from that of the weights; `inner` is not needed."""
     support = ops.cast(weights > 0, weights.dtype)
-    return support * (upstream - _mean(upstream, support))
+    return support * (d_weights - _mean(d_weights, support))
 
 
 def sparsemax_on_support(scores: Tensor, weights: Tensor) -> Tensor:
-    """Sparsemax again, by operations with derivatives: where it is not 0, the `weights` say."""
+    """Sparsemax by operations with derivatives, on the support of its `weights`."""
     support, count, scores = _supported(scores, weights)
     threshold = (ops.sum(scores, axis=-1, keepdims=True) - 1) / count
     return ops.where(support, scores - threshold, ops.zeros_like(scores))
 
 
 def entmax15_weights(scores: Tensor, mask: Tensor = None) -> Tensor:
-    """Entmax-1.5 over the last axis, in the scores' own dtype, without a gradient of its own."""
+    """Entmax-1.5 over the last axis in the dtype of the scores, without a custom gradient."""
     scores = _below_highest(scores / 2, mask)
     ordered = ops.flip(ops.sort(scores, axis=-1), axis=-1)
     rank = _ranks(ordered)
@@ -98,10 +103,10 @@ def entmax15_weights(scores: Tensor, mask: Tensor = None) -> Tensor:
     return _clear(roots * roots, mask)
 
 
-def entmax15_gradient(weights: Tensor, upstream: Tensor) -> Tensor:
-    """The gradient of the scores from that of the weights, over the last axis."""
+def entmax15_gradient(weights: Tensor, d_weights: Tensor, inner: Tensor = None) -> Tensor:
+    """The gradient of the scores from that of the weights; `inner` is not needed."""
     roots = ops.sqrt(weights)
-    return roots * (upstream - _mean(upstream, roots))
+    return roots * (d_weights - _mean(d_weights, roots))
 
 
 def _normalize(
@@ -113,7 +118,7 @@ def _normalize(
 ) -> Tensor:
     dtype = backend.standardize_dtype(scores.dtype)
     if 0 in scores.shape:
-        return scores  # nothing to weigh, and Keras refuses the maximum of an empty tensor
+        return scores  # Keras refuses the maximum of an empty tensor
     scores = ops.cast(scores, accumulator_dtype(dtype))
     mask = None if mask is None else ops.cast(mask, "bool")
 
@@ -128,7 +133,7 @@ def _normalize(
 
 
 def entmax15_on_support(scores: Tensor, weights: Tensor) -> Tensor:
-    """Entmax-1.5 again, by operations with derivatives: where it is not 0, the `weights` say."""
+    """Entmax-1.5 by operations with derivatives, on the support of its `weights`."""
     support, count, scores = _supported(scores / 2, weights)
     mean = ops.sum(scores, axis=-1, keepdims=True) / count
     apart = ops.where(support, scores - mean, ops.zeros_like(scores))
@@ -138,7 +143,7 @@ def entmax15_on_support(scores: Tensor, weights: Tensor) -> Tensor:
 
 
 def _supported(scores: Tensor, weights: Tensor) -> tuple:
-    """Return where weights are above 0, how many are, and the scores there, less the highest."""
+    """Return the support of weights, its size, and the scores there minus their maximum."""
     support = ops.stop_gradient(weights) > 0
     count = ops.sum(ops.cast(support, scores.dtype), axis=-1, keepdims=True)
     highest = ops.max(ops.where(support, scores, -1e30), axis=-1, keepdims=True)
@@ -147,7 +152,7 @@ def _supported(scores: Tensor, weights: Tensor) -> tuple:
 
 
 def _below_highest(scores: Tensor, mask: Tensor) -> Tensor:
-    """Return scores less the highest of their row, at least -2: sums stay small."""
+    """Return scores minus the maximum of their row, at least -2: sums stay small."""
     if mask is not None:
         scores = ops.where(mask, scores, ops.full_like(scores, -1e30))
     return ops.maximum(scores - ops.max(scores, axis=-1, keepdims=True), -2)
@@ -163,15 +168,20 @@ def _ranks(ordered: Tensor) -> Tensor:
 
 
 def _at(values: Tensor, count: Tensor) -> Tensor:
-    """Return the entry of each row at a rank, which counts from 1."""
+    """Return the entry of each row at a rank, counted from 1."""
     return ops.take_along_axis(values, ops.cast(count, "int32") - 1, axis=-1)
 
 
 def _mean(upstream: Tensor, weights: Tensor) -> Tensor:
-    """Return the mean of `upstream` by weights; 0 where all weights are."""
+    """Return the weighted mean of `upstream`, or 0 where all weights are 0."""
     total = ops.sum(weights, axis=-1, keepdims=True)
     total = ops.where(total > 0, total, ops.ones_like(total))
     return ops.sum(weights * upstream, axis=-1, keepdims=True) / total
 
 
 NORMALIZERS = {"softmax": masked_softmax, "sparsemax": sparsemax, "entmax15": entmax15}
+GRADIENTS = {
+    "softmax": softmax_gradient,
+    "sparsemax": sparsemax_gradient,
+    "entmax15": entmax15_gradient,
+}

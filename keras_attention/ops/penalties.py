@@ -2,7 +2,8 @@
 
 from keras import ops
 
-from .masks import can_be_one, check_dense, check_mask, for_batch, zero_masked
+from .masks import check_dense, check_mask, for_batch, zero_masked
+from .shapes import can_be_one
 from .types import Tensor, accumulator_dtype, at_least_float32
 
 

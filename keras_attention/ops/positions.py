@@ -1,7 +1,6 @@
-"""Positions in numbers: sinusoids, rotations, biases by distance, windows. At least in float32.
+"""Encodings of positions: sinusoids, rotations, biases by distance, windows.
 
-A half-precision number cannot tell position 2049 from position 2048, so angles are never computed
-in one.
+Angles are computed in at least float32: half precision cannot represent every position above 2048.
 """
 
 import functools
@@ -12,18 +11,18 @@ from keras import ops
 from .types import Tensor, accumulator_dtype, at_least_float32
 
 
-def places(length: Tensor, start_index: Tensor = 0) -> Tensor:
-    """Return the places of `T` steps, int32 `(T,)`; of a `start_index` `(B,)`, `(B, T)`."""
+def step_positions(length: Tensor, start_index: Tensor = 0) -> Tensor:
+    """Return the positions of `T` steps, int32 `(T,)`, or `(B, T)` for a `start_index` `(B,)`."""
     start = ops.cast(start_index, "int32")
     steps = ops.arange(length, dtype="int32")
     return steps + (ops.expand_dims(start, -1) if len(start.shape) else start)
 
 
 def real_positions(mask: Tensor, sequence: Tensor) -> Tensor:
-    """Return the positions of a sequence's steps, int32 `(B, S)`; padding does not count.
+    """Return the positions of the steps of a sequence, int32 `(B, S)`, without counting padding.
 
-    With a mask `(B, S)` a real step has the number of real steps before it. A padded step has the
-    position of the real step before it, or 0.
+    With a mask `(B, S)` the position of a real step is the number of real steps before it. A padded
+    step has the position of the real step before it, or 0.
     """
     if mask is not None:
         return ops.maximum(ops.cumsum(ops.cast(mask, "int32"), axis=1) - 1, 0)
@@ -32,12 +31,12 @@ def real_positions(mask: Tensor, sequence: Tensor) -> Tensor:
 
 
 def real_order(mask: Tensor, positions: Tensor) -> Tensor:
-    """Return where the real steps of masks `(B, S)` are, one after the other, int32 `(B, S)`.
+    """Return the indices of the real steps of masks `(B, S)` in order, int32 `(B, S)`.
 
-    It is the inverse of their `real_positions`. Rows end on zeros, one for each padded step.
+    This is the inverse of their `real_positions`. A row ends with a zero for each padded step.
     """
     batch_size, length = ops.shape(mask)
-    # Padded steps add 0 wherever they are put.
+    # Padded steps add 0, whatever their position.
     steps = ops.cast(mask, "int32") * ops.arange(length, dtype="int32")
     rows = ops.arange(batch_size, dtype="int32") * length
     total = ops.segment_sum(
@@ -56,7 +55,7 @@ def sinusoids(
     endpoint: bool = False,
     dtype: str = "float32",
 ) -> Tensor:
-    """Return sines and cosines of every position times each frequency: one more axis, of `size`.
+    """Return sines and cosines of each position times each frequency, `(..., size)`.
 
     Frequencies are `w^(-2i/D)`, or with `endpoint` `w^(-i/(D/2 - 1))`, the last of which is `1/w`.
     In the layout `"interleaved"` each sine is followed by its cosine; in `"halves"` all sines come
@@ -77,27 +76,28 @@ def rotate(
     size: int | None = None,
     scaling: float = 1.0,
 ) -> Tensor:
-    """Turn pairs of the first `size` features of `(..., T, D)` by angles that grow with the place.
+    """Rotate pairs of the first `size` features of `(..., T, D)` by angles of their position `p`.
 
-    Features `i` of both halves are a pair, turned by `p w^(-2i/D)`: `(a, b)` becomes
-    `(a cos - b sin, b cos + a sin)`. Places, divided by `scaling`, broadcast to the shape of `x`
-    without its last axis. (Su et al. 2021, section 3.2.2, pairs neighbours; checkpoints, halves.)
+    Features `i` of both halves are a pair, rotated by the angle `p w^(-2i/D)`: `(a, b)` becomes
+    `(a cos - b sin, b cos + a sin)`. Positions, divided by `scaling`, broadcast to the shape of `x`
+    without its last axis. Su et al. 2021, section 3.2.2, which pairs neighbours; trained models
+    pair halves, as here.
     """
     size = x.shape[-1] if size is None else size
     if size % 2:
         raise ValueError(
-            "Rotary positions turn pairs of features, so their number must be even. "
+            "Rotary positions rotate pairs of features, so their number must be even. "
             f"Received: size={size}, x of shape {tuple(x.shape)}"
         )
-    turned = at_least_float32(x)
+    rotated = at_least_float32(x)
     dtype = accumulator_dtype(x.dtype)
     if scaling != 1:
         positions = ops.cast(positions, dtype) / scaling
     angles = _angles(positions, size, max_wavelength, dtype)
     cosine, sine = ops.cos(angles), ops.sin(angles)
-    first, second = turned[..., : size // 2], turned[..., size // 2 : size]
+    first, second = rotated[..., : size // 2], rotated[..., size // 2 : size]
     parts = [first * cosine - second * sine, second * cosine + first * sine]
-    rest = [] if size == x.shape[-1] else [turned[..., size:]]
+    rest = [] if size == x.shape[-1] else [rotated[..., size:]]
     return ops.cast(ops.concatenate(parts + rest, axis=-1), x.dtype)
 
 
@@ -120,11 +120,11 @@ def relative_buckets(
     max_distance: int = 128,
     bidirectional: bool = True,
 ) -> Tensor:
-    """Sort distances (key less query) into buckets: near ones one by one, far ones by logarithm.
+    """Return the buckets of distances, key minus query (Raffel et al. 2020, section 2.1).
 
-    With `n` buckets for a direction, distances below `n/2` have one each; those up to
-    `max_distance` share the others, which widen geometrically. Keys after the query have the upper
-    half with `bidirectional`, else the bucket of distance 0 (Raffel et al. 2020, section 2.1).
+    With `n` buckets for a direction, each distance below `n/2` has a bucket. Distances up to
+    `max_distance` share the others, whose width grows geometrically. Keys after the query have the
+    upper half of the buckets with `bidirectional`, otherwise the bucket of distance 0.
     """
     table = ops.convert_to_tensor(_bucket_table(num_buckets, max_distance, bidirectional))
     relative = ops.cast(relative_positions, "int32")
@@ -136,21 +136,24 @@ def relative_buckets(
 
 
 def window_positions(center: Tensor, half_width: int) -> Tensor:
-    """Return the integers from `p_t - D` on, int32 `(B, T, 2D + 1)`; mask them with `in_window`."""
+    """Return the integers from `p_t - D`, int32 `(B, T, 2D + 1)`; `in_window` is their mask."""
     first = ops.cast(ops.ceil(at_least_float32(center) - half_width), "int32")
     return ops.expand_dims(first, -1) + ops.arange(2 * half_width + 1, dtype="int32")
 
 
 def in_window(positions: Tensor, center: Tensor, half_width: int) -> Tensor:
-    """Tell which places, `(S,)` or `(B, T, W)`, lie within `half_width` of the centre `(B, T)`."""
+    """Return whether positions `(S,)` or `(B, T, W)` lie within `half_width` of a centre."""
     center = ops.expand_dims(at_least_float32(center), -1)
     return ops.abs(ops.cast(positions, center.dtype) - center) <= half_width
 
 
 def gather_windows(memory: Tensor, positions: Tensor) -> Tensor:
-    """Gather rows of `(B, S, ...)` at `(B, T, W)`: `(B, T, W, ...)`; outside, the nearest row."""
+    """Gather rows of `(B, S, ...)` at `(B, T, W)`: `(B, T, W, ...)`.
+
+    A position outside of the memory takes the nearest row.
+    """
     batch_size, length = ops.shape(memory)[:2]
-    # One gather of whole rows, all sentences end to end: along an axis it goes number by number.
+    # A gather of whole rows from all sentences: a gather along an axis copies number by number.
     first = ops.reshape(ops.arange(batch_size, dtype="int32") * length, (batch_size, 1, 1))
     index = first + ops.clip(positions, 0, length - 1)
     rows = ops.reshape(memory, (batch_size * length, *memory.shape[2:]))
@@ -167,9 +170,9 @@ def gather_rows(table: Tensor, positions: Tensor) -> Tensor:
 
 
 def spread_windows(weights: Tensor, positions: Tensor, of_memory: Tensor) -> Tensor:
-    """Put weights at consecutive positions `(B, T, W)` back to a memory, `(B, T, S)`.
+    """Scatter weights at consecutive positions `(B, T, W)` over a memory, `(B, T, S)`.
 
-    `of_memory` has the positions `(B, 1, S)` of the memory; those outside of a window get 0.
+    `of_memory` are the positions `(B, 1, S)` of the memory. Those outside of a window get 0.
     """
     width = weights.shape[2]
     offset = of_memory - positions[:, :, :1]
@@ -181,7 +184,7 @@ def spread_windows(weights: Tensor, positions: Tensor, of_memory: Tensor) -> Ten
 def _angles(
     positions: Tensor, size: int, max_wavelength: float, dtype: str, endpoint: bool = False
 ) -> Tensor:
-    """Every position times every frequency: one more axis, of half the size."""
+    """Return each position times each frequency, `(..., ceil(size / 2))`."""
     steps = np.arange((size + 1) // 2)
     exponents = steps / max(1, len(steps) - 1) if endpoint else 2 * steps / size
     frequencies = float(max_wavelength) ** -exponents
@@ -195,19 +198,19 @@ def _slopes(power: int) -> list[float]:
 
 @functools.cache
 def _bucket_table(num_buckets: int, max_distance: int, bidirectional: bool) -> np.ndarray:
-    """The bucket of each distance up to `max_distance`."""
+    """Return the bucket of each distance up to `max_distance`."""
     directions = 2 if bidirectional else 1
     buckets = num_buckets // directions
     exact = buckets // 2
     if num_buckets % directions or exact < 1 or max_distance <= exact:
         raise ValueError(
             f"`num_buckets` must be {'even and at least 4' if bidirectional else 'at least 2'}, "
-            "and `max_distance` more than the distances with a bucket each. "
+            "and `max_distance` greater than the number of distances with a bucket of their own. "
             f"Received: num_buckets={num_buckets}, max_distance={max_distance}, "
             f"bidirectional={bidirectional}"
         )
     distance = np.arange(max_distance + 1)
-    # A hair more: rounding must not move a distance on the border to the nearer bucket.
+    # Rounding must not move a distance on the border to the lower bucket.
     ratio = np.log(np.maximum(distance, exact) / exact) / np.log(max_distance / exact) + 1e-9
     far = exact + np.floor(ratio * (buckets - exact))
     return np.where(distance < exact, distance, np.minimum(far, buckets - 1)).astype("int32")

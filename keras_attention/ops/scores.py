@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from keras import backend, ops
 
-from .axes import product
+from .shapes import product
 from .types import Tensor, at_least_float32
 from .vjp import pullback, with_gradient
 

@@ -269,7 +269,7 @@ def test_a_preset_holds_the_streams_only_where_a_number_was_given(tmp_path):
     translator.save_to_preset(tmp_path / "three")
     assert Translator.from_preset(tmp_path / "three").search.streams == 3
     assert Translator.from_preset(tmp_path / "default").search.streams is None
-    with pytest.raises(ValueError, match="`streams` should be an integer of at least 1"):
+    with pytest.raises(ValueError, match="`streams` must be a positive integer"):
         translator.translate("a man", streams=0)
 
 

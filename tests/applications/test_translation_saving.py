@@ -122,7 +122,7 @@ def of_another_task(content):
         ),
         (
             change("task.json", lambda c: c["config"]["search"].update(beam_size=0)),
-            "`beam_size` should be an integer of at least 1. Received: 0",
+            "`beam_size` must be a positive integer. Received: beam_size=0",
         ),
     ],
 )

@@ -108,7 +108,7 @@ def test_longest_holds_for_every_search(search):
     found = search(chain.step, chain.state(), max_length=9, longest=3, **OPTIONS)
     assert found.tokens.shape[2] == 3
     for longest in (0, 2.0):
-        with pytest.raises(ValueError, match="`longest` should be an integer of at least 1"):
+        with pytest.raises(ValueError, match="`longest` must be a positive integer"):
             search(chain.step, chain.state(), max_length=9, longest=longest, **OPTIONS)
 
 

@@ -136,11 +136,14 @@ def test_the_longest_is_the_limit_of_the_longest_source(lengths, ratio, max_leng
         np.testing.assert_array_equal(limits, np.clip(exact, min_length + 1, most))
 
 
+INTEGERS = {0: "non-negative integer", 1: "positive integer"}
+
+
 @pytest.mark.parametrize(
     "wrong,message",
     [
         *(
-            ({name: value}, f"`{name}` should be an integer of at least {least}. Received: {value}")
+            ({name: value}, f"`{name}` must be a {INTEGERS[least]}. Received: {name}={value}")
             for name, least in {
                 "beam_size": 1, "n_best": 1, "max_length": 1, "batch_size": 1, "min_length": 0,
                 "no_repeat_ngram": 0, "top_k": 0, "seed": 0,
@@ -148,7 +151,7 @@ def test_the_longest_is_the_limit_of_the_longest_source(lengths, ratio, max_leng
             for value in (least - 1, 2.0, True)
         ),
         *(
-            ({name: value}, f"`{name}` should be a finite number .* Received: {value!r}")
+            ({name: value}, f"`{name}` must be a finite number .* Received: {name}={value!r}")
             for name, values in {
                 "length_penalty": (-0.1, math.nan, math.inf, True, "1"),
                 "coverage_penalty": (-0.1, math.nan, math.inf, None),
@@ -158,7 +161,7 @@ def test_the_longest_is_the_limit_of_the_longest_source(lengths, ratio, max_leng
             }.items()
             for value in values
         ),
-        ({"sample": 1}, "`sample` should be True or False. Received: 1"),
+        ({"sample": 1}, "`sample` must be True or False. Received: sample=1"),
         ({"beam_size": 2, "n_best": 3}, "Received: n_best=3, beam_size=2"),
         ({"min_length": 101}, "Received: min_length=101, max_length=100"),
     ],

@@ -95,15 +95,15 @@ def state(**entries):
 @pytest.mark.parametrize(
     "wrong,message",
     [
-        ({"end_id": -1}, "`end_id` should be an integer of at least 0. Received: -1"),
+        ({"end_id": -1}, "`end_id` must be a non-negative integer. Received: end_id=-1"),
         ({"end_id": 5}, "`end_id` should be one of the 5 tokens .* Received: 5"),
         ({"max_length": 0}, "`max_length` should be an integer of at least 1.* Received: 0"),
         ({"max_length": 2.5}, "`max_length` should be an integer .* Received: 2.5"),
         ({"max_length": [3, 0]}, r"`max_length` .* Received: \[3, 0\]"),
         ({"max_length": [3, 4, 5]}, r"one entry for each of the 2 sentences. Received: shape \(3,"),
         ({"min_length": 5}, "at least `min_length`. Received: max_length=4, min_length=5"),
-        ({"min_length": -1}, "`min_length` should be an integer of at least 0. Received: -1"),
-        ({"no_repeat_ngram": 1.5}, "`no_repeat_ngram` should be an integer .* Received: 1.5"),
+        ({"min_length": -1}, "`min_length` must be a non-negative .* Received: min_length=-1"),
+        ({"no_repeat_ngram": 1.5}, "`no_repeat_ngram` must be .* Received: no_repeat_ngram=1.5"),
         ({"attention_key": "a"}, r"entries that .* name.* Received: no \['a'\] among \['h'\]"),
         ({"constant_keys": ("m",)}, r"Received: no \['m'\] among \['h'\]"),
         ({"constant_keys": "h"}, r"Received: the string 'h'; write \('h',\)"),
@@ -120,16 +120,16 @@ def test_wrong_arguments(name, wrong, message):
 @pytest.mark.parametrize(
     "wrong,message",
     [
-        ({"beam_size": 0}, "`beam_size` should be an integer of at least 1. Received: 0"),
-        ({"beam_size": 2.0}, "`beam_size` should be an integer .* Received: 2.0"),
-        ({"n_best": 0}, "`n_best` should be an integer of at least 1. Received: 0"),
+        ({"beam_size": 0}, "`beam_size` must be a positive integer. Received: beam_size=0"),
+        ({"beam_size": 2.0}, "`beam_size` must be a positive integer. Received: beam_size=2.0"),
+        ({"n_best": 0}, "`n_best` must be a positive integer. Received: n_best=0"),
         ({"beam_size": 2, "n_best": 3}, "Received: n_best=3, beam_size=2"),
-        ({"length_penalty": -1.0}, "`alpha` .* at least 0. Received: -1.0"),
-        ({"length_penalty": float("nan")}, "`alpha` .* Received: nan"),
-        ({"length_penalty": 10**400}, "`alpha` .* Received: 1000"),
+        ({"length_penalty": -1.0}, "`alpha` .* at least 0. Received: alpha=-1.0"),
+        ({"length_penalty": float("nan")}, "`alpha` .* Received: alpha=nan"),
+        ({"length_penalty": 10**400}, "`alpha` .* Received: alpha=1000"),
         ({"length_penalty": "gnmt"}, "`length_penalty` should be a number .* Received: 'gnmt'"),
         ({"coverage_penalty": True}, "`coverage_penalty` should be a number .* Received: True"),
-        ({"coverage_penalty": -0.1}, "`beta` .* at least 0. Received: -0.1"),
+        ({"coverage_penalty": -0.1}, "`beta` .* at least 0. Received: beta=-0.1"),
         ({"coverage_penalty": 0.1}, "needs the attention weights.* Received: attention_key=None"),
     ],
     ids=str,
@@ -142,14 +142,17 @@ def test_wrong_arguments_of_beam_search(wrong, message):
 @pytest.mark.parametrize(
     "wrong,message",
     [
-        ({"temperature": 0.0}, "`temperature` .* `greedy_search`. Received: 0.0"),
-        ({"temperature": -1.0}, "`temperature` should be a finite number above 0.* Received: -1.0"),
-        ({"temperature": float("inf")}, "`temperature` .* Received: inf"),
-        ({"temperature": float("nan")}, "`temperature` .* Received: nan"),
-        ({"top_p": 0.0}, r"`top_p` should be a finite number in \(0, 1\]. Received: 0.0"),
-        ({"top_p": 1.5}, r"`top_p` should be a finite number in \(0, 1\]. Received: 1.5"),
-        ({"top_k": -1}, "`top_k` should be an integer of at least 0. Received: -1"),
-        ({"n_best": 0}, "`n_best` should be an integer of at least 1. Received: 0"),
+        ({"temperature": 0.0}, "`temperature` .* `greedy_search` .*. Received: temperature=0.0"),
+        (
+            {"temperature": -1.0},
+            "`temperature` must be a finite number .* Received: temperature=-1.0",
+        ),
+        ({"temperature": float("inf")}, "`temperature` .* Received: temperature=inf"),
+        ({"temperature": float("nan")}, "`temperature` .* Received: temperature=nan"),
+        ({"top_p": 0.0}, "`top_p` .* above 0 and at most 1. Received: top_p=0.0"),
+        ({"top_p": 1.5}, "`top_p` .* above 0 and at most 1. Received: top_p=1.5"),
+        ({"top_k": -1}, "`top_k` must be a non-negative integer. Received: top_k=-1"),
+        ({"n_best": 0}, "`n_best` must be a positive integer. Received: n_best=0"),
     ],
     ids=str,
 )
@@ -159,11 +162,11 @@ def test_wrong_arguments_of_sample(wrong, message):
 
 
 def test_wrong_penalties():
-    with pytest.raises(ValueError, match="`alpha` .* Received: -0.5"):
+    with pytest.raises(ValueError, match="`alpha` .* Received: alpha=-0.5"):
         LengthPenalty(-0.5)
-    with pytest.raises(ValueError, match="`beta` .* Received: inf"):
+    with pytest.raises(ValueError, match="`beta` .* Received: beta=inf"):
         CoveragePenalty(float("inf"))
-    with pytest.raises(ValueError, match="`floor` .* between 0 and 1. Received: 0"):
+    with pytest.raises(ValueError, match="`floor` .* above 0 and at most 1. Received: floor=0"):
         CoveragePenalty(0.1, floor=0)
 
 

@@ -74,7 +74,9 @@ def test_positions_count_real_steps():
 def test_places_past_the_table_are_refused(length, start):
     layer = LearnedPositions(5)
     layer(np.zeros((1, 5, 6), "float32"))
-    with pytest.raises(ValueError, match=rf"the table's 5.*Received: {length} steps from position"):
+    with pytest.raises(
+        ValueError, match=rf"`max_length`, 5;.*Received: {length} steps from position"
+    ):
         layer(np.zeros((1, length, 6), "float32"), start_index=start)
 
 

@@ -8,17 +8,17 @@ import pytest
 from keras import ops
 
 from keras_attention.layers import MultiHeadAttention
-from keras_attention.ops.dot_product import block_sparse, blocks
-from keras_attention.ops.dot_product.mods import (
+from keras_attention.mods import (
     alibi,
     all_of,
     any_of,
     causal,
-    documents,
-    first_places,
+    document,
     look_up,
+    sinks,
     sliding_window,
 )
+from keras_attention.ops.dot_product import block_sparse, blocks
 from tests.contracts.backend import (
     BACKEND,
     gradients_of,
@@ -69,7 +69,7 @@ INSTANCES = {
     "sinks": (
         {"use_causal_mask": True},
         {"window": 5, "num_sinks": 2},
-        {"mask_mod": all_of(causal, any_of(sliding_window(5), first_places(2)))},
+        {"mask_mod": all_of(causal, any_of(sliding_window(5), sinks(2)))},
     ),
     "alibi": ({}, {"positions": "alibi"}, {"score_mod": alibi(HEADS)}),
 }
@@ -92,8 +92,8 @@ def form(request, monkeypatch):
     """The ways in which the blocked form works."""
     if request.param != "kept":
         monkeypatch.setattr(blocks, "KEPT_PAIRS", 10)
-        monkeypatch.setattr(blocks, "PART_QUERIES", 8)
-        monkeypatch.setattr(block_sparse, "LEAST_PLACES", 8)
+        monkeypatch.setattr(blocks, "MIN_QUERIES", 8)
+        monkeypatch.setattr(block_sparse, "MIN_POSITIONS", 8)
     if request.param == "groups":
         monkeypatch.setattr(blocks, "BLOCK_NUMBERS", 1000)
     return request.param
@@ -108,7 +108,7 @@ def test_blocks_equal_the_dense_form_forward_and_backward(form, normalizer):
     def may_see(batch, head, query, key):  # some queries see nothing
         return query % 9 != 4
 
-    mask = all_of(causal, documents(texts(BATCH, STEPS)), may_see)
+    mask = all_of(causal, document(texts(BATCH, STEPS)), may_see)
 
     def dense(x):
         output, _ = layer(x, mask_mod=mask, return_attention_scores=True)
@@ -156,7 +156,7 @@ def test_long_lengths_equal_the_dense_form():
     layer = MultiHeadAttention(2, 4, score_mod=LearnedSlope())
     layer.build((None, steps, WIDTH))
     x, upstream = random(1, 1, steps, WIDTH), random(2, 1, steps, WIDTH, scale=0.1)
-    mask = all_of(causal, documents(texts(1, steps)))
+    mask = all_of(causal, document(texts(1, steps)))
 
     def loss(scores):
         result = layer(x, mask_mod=mask, return_attention_scores=scores)
@@ -179,7 +179,7 @@ def test_a_block_that_a_mask_rules_out_is_not_computed(form):
         return score
 
     halves = (np.arange(STEPS) >= 16).astype("int32")[None].repeat(BATCH, 0)
-    layer_of()(random(1, BATCH, STEPS, WIDTH), score_mod=counted, mask_mod=documents(halves))
+    layer_of()(random(1, BATCH, STEPS, WIDTH), score_mod=counted, mask_mod=document(halves))
     assert (0, 8) in rows and (32, 16) in rows
     assert not any((query >= 16) != (key >= 16) for query, key in rows)
 
@@ -209,8 +209,8 @@ def test_functions_are_saved(tmp_path):
     ("score_mod", "mask_mod"),
     [
         (alibi(HEADS), causal),
-        (None, all_of(first_places(3), sliding_window(5))),
-        (None, any_of(documents(np.arange(STEPS)[None].repeat(BATCH, 0) // 7), first_places(2))),
+        (None, all_of(sinks(3), sliding_window(5))),
+        (None, any_of(document(np.arange(STEPS)[None].repeat(BATCH, 0) // 7), sinks(2))),
     ],
 )
 def test_the_usual_functions_are_saved_and_cloned(score_mod, mask_mod, tmp_path):
@@ -219,7 +219,7 @@ def test_the_usual_functions_are_saved_and_cloned(score_mod, mask_mod, tmp_path)
     model.save(tmp_path / "model.keras")
     x = random(1, BATCH, STEPS, WIDTH)
     expected = to_numpy(model(x))
-    assert np.any(expected != to_numpy(layer(x, mask_mod=first_places(1))))
+    assert np.any(expected != to_numpy(layer(x, mask_mod=sinks(1))))
     for again in (
         keras.models.load_model(tmp_path / "model.keras"),
         keras.models.clone_model(model),

@@ -6,10 +6,10 @@ from keras import ops
 
 from keras_attention.ops.positions import (
     alibi_slopes,
-    places,
     relative_buckets,
     rotate,
     sinusoids,
+    step_positions,
 )
 from tests.contracts.backend import input_gradients, random, to_numpy, weighted_sum
 
@@ -74,12 +74,12 @@ def test_sinusoids_agree_with_the_oracle(size, wavelength):
         np.testing.assert_allclose(to_numpy(encoded)[place], expected, atol=3e-4)
 
 
-def test_places_start_anywhere():
-    np.testing.assert_array_equal(to_numpy(places(3)), [0, 1, 2])
-    np.testing.assert_array_equal(to_numpy(places(3, 5)), [5, 6, 7])
-    np.testing.assert_array_equal(to_numpy(places(2, ops.convert_to_tensor(5))), [5, 6])
+def test_positions_start_anywhere():
+    np.testing.assert_array_equal(to_numpy(step_positions(3)), [0, 1, 2])
+    np.testing.assert_array_equal(to_numpy(step_positions(3, 5)), [5, 6, 7])
+    np.testing.assert_array_equal(to_numpy(step_positions(2, ops.convert_to_tensor(5))), [5, 6])
     starts = ops.convert_to_tensor(np.int32([5, 0]))
-    np.testing.assert_array_equal(to_numpy(places(3, starts)), [[5, 6, 7], [0, 1, 2]])
+    np.testing.assert_array_equal(to_numpy(step_positions(3, starts)), [[5, 6, 7], [0, 1, 2]])
 
 
 @pytest.mark.parametrize("wavelength", [WAVELENGTH, 50.0])
@@ -95,7 +95,7 @@ def test_rotations_agree_with_the_oracle(wavelength):
         np.testing.assert_allclose(apart[b, t, h], expected, atol=2e-5)
 
 
-def test_a_product_of_rotations_knows_the_difference_of_their_places_alone():
+def test_a_product_of_rotations_knows_the_difference_of_their_positions_alone():
     query, key = (ops.convert_to_tensor(random(seed, 1, 14)) for seed in (2, 3))
 
     def product(query_place, key_place):
@@ -108,7 +108,7 @@ def test_a_product_of_rotations_knows_the_difference_of_their_places_alone():
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_rotations_keep_the_dtype_and_far_places_apart(dtype):
+def test_rotations_keep_the_dtype_and_far_positions_apart(dtype):
     x = random(4, 2, 14)
     turned = rotate(ops.cast(x, dtype), np.int32([2048, 2049]))
     assert dtype in str(turned.dtype)

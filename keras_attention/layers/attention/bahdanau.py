@@ -5,8 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from ...ops.axes import product
 from ...ops.scores import additive_score
+from ...ops.shapes import product
 from .. import arguments
 from .scored import ScoredAttention, ignores_positions
 

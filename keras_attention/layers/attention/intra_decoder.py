@@ -3,10 +3,10 @@
 import keras
 from keras import ops
 
-from ...ops.axes import product
 from ...ops.masks import attention_mask, combine_masks
 from ...ops.normalizers import masked_softmax
 from ...ops.positions import gather_windows
+from ...ops.shapes import product
 from .base import row_zeros
 from .scored import BilinearAttention
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from keras import ops, saving
 
-from ...ops.axes import product, size_of
 from ...ops.loops import flatten, float_weights, functional, packed
 from ...ops.masks import combine_masks, lengths
 from ...ops.normalizers import masked_softmax
@@ -17,6 +16,7 @@ from ...ops.positions import (
     spread_windows,
     window_positions,
 )
+from ...ops.shapes import product, size_of
 from ...ops.types import is_float
 from ...ops.vjp import pullback, unwatched, with_gradient
 from ..arguments import check_choice, check_integer

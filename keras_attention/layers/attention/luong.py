@@ -5,9 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from ...ops.axes import product
 from ...ops.masks import combine_masks
 from ...ops.scores import additive_score, dot_score
+from ...ops.shapes import product
 from ..arguments import check_choice, check_integer, fresh
 from .scored import ScoredAttention, ignores_positions
 

@@ -1,26 +1,45 @@
-"""Multi-head attention (Vaswani et al. 2017), with the options that came since."""
+"""Multi-head attention (Vaswani et al. 2017), with options published since."""
 
 import itertools
 import math
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import keras
 from keras import ops
 
-from ...ops.axes import Axes, size_of
-from ...ops.dot_product.attention import NORMALIZERS, attention, attention_with_scores
-from ...ops.dot_product.mods import Mods, all_of
-from ...ops.dot_product.reach import Reach
-from ...ops.masks import can_be_one, check_mask, combine_masks, dtype_of, zero_masked
-from ...ops.types import Tensor
+from ... import mods
+from ...ops.bound_functions import BoundFunction
+from ...ops.dot_product.attention import attention, attention_with_scores
+from ...ops.dot_product.mask_spec import MaskSpec, Range
+from ...ops.heads import (
+    cache_index,
+    project_from_heads,
+    project_to_heads,
+    rms_normalize,
+    swap_heads,
+    write_cache,
+)
+from ...ops.masks import (
+    check_dense,
+    check_mask,
+    combine_masks,
+    dtype_of,
+    for_batch,
+    zero_masked,
+)
+from ...ops.normalizers import NORMALIZERS
+from ...ops.positions import alibi_slopes, relative_buckets, rotate
+from ...ops.shapes import AttentionAxes, can_be_one, size_of, sizes_from
+from ...ops.types import Tensor, accumulator_dtype
 from .. import arguments
+from ..lora_and_quantization import AdaptableKernels
 from .base import in_three, is_alone, masks_of
-from .multi_head_projections import HeadProjections, rank_4
 
 POSITIONS = (None, "rotary", "alibi", "relative")
 # Options that belong to one kind of positions, with their defaults.
-OF_POSITIONS = {
+POSITION_OPTIONS = {
     "max_wavelength": ("rotary", 10000),
     "rotary_dim": ("rotary", None),
     "rotary_scaling": ("rotary", 1.0),
@@ -30,7 +49,7 @@ OF_POSITIONS = {
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class MultiHeadAttention(HeadProjections):
+class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
     """Multi-head attention: `H` scaled dot products, each in a projection of its own.
 
     $$
@@ -38,42 +57,48 @@ class MultiHeadAttention(HeadProjections):
     \\qquad o = [\\mathrm{head}_1; \\dots; \\mathrm{head}_H] W^O
     $$
 
-    `A` is the normaliser, `b` the bias by distance, if any. Weights and output are those of
-    `keras.layers.MultiHeadAttention`, but a query that sees nothing has zero weights here. `step`
-    takes one query at a time. Long sequences (`T S` above 1024 x 1024) keep no tensor of `H T S`
-    numbers, unless you ask for the weights.
+    `A` is the normalizer, and `b` an optional bias by distance. Weights and output are those of
+    `keras.layers.MultiHeadAttention`, but here a query that may attend to no key has zero weights.
+    `step` takes one query at a time. Long sequences (`T S` above 1024 x 1024) keep no tensor of
+    `H T S` numbers, unless the weights are returned.
 
     Args:
         num_heads: Number of query heads `H`.
-        key_dim, value_dim: Size `d` of each head of queries and keys, and of values (default: `d`).
-        dropout: Rate at which weights are dropped in training. Scores returned are those before.
+        key_dim: Size `d` of each head of queries and keys.
+        value_dim: Size of each head of values. Default: `key_dim`.
+        dropout: Rate at which weights are dropped in training. Returned scores are those before
+            dropout.
         use_bias: Whether the projections have biases.
-        output_shape: Size of the output, or a tuple of sizes. Default: the queries' size.
-        num_key_value_heads: Number of heads of keys and values, each read by as many query heads;
-            1 is multi-query attention. Default: `num_heads`.
-        positions: `None`, or how places, counted from 0, enter the scores: `"rotary"` turns queries
-            and keys, `"alibi"` subtracts a slope times the distance, `"relative"` adds a learned
-            number for each bucket of distances.
-        max_wavelength, rotary_dim, rotary_scaling: Of `"rotary"`: the longest wavelength, how many
-            features of a head turn (default: all), and the divisor of places.
-        num_buckets, max_distance: Of `"relative"`: how many buckets there are; the last holds all
-            distances from `max_distance` on.
-        window, sliding_window: Two names: a query at place `t` sees the places within
-            `window - 1` of `t`. Default: all.
-        num_sinks: How many of the first places all queries see, past the window too.
+        output_shape: Size of the output, or a tuple of sizes. Default: the size of the queries.
+        num_key_value_heads: Number `G` of heads of keys and values, each read by `H / G` query
+            heads; 1 is multi-query attention. Default: `num_heads`.
+        positions: How positions, counted from 0, enter the scores: `"rotary"` rotates queries and
+            keys, `"alibi"` subtracts a slope times the distance, `"relative"` adds a learned number
+            for each bucket of distances. Default: `None`, not at all.
+        max_wavelength: Longest wavelength of rotary positions.
+        num_buckets: Number of buckets of relative positions.
+        max_distance: Distance from which on all share the last bucket of relative positions.
+        window: A query at position `t` attends to the positions within `window - 1` of `t`.
+            Default: all.
+        num_sinks: Number of first positions that all queries attend to, beside the window.
         normalizer: `"softmax"`, `"sparsemax"` or `"entmax15"`.
-        query_key_norm: Whether each head's queries and keys, before they turn, are divided by their
-            root mean square and multiplied by a learned gain.
-        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
-            kernel_constraint, bias_constraint: As in `keras.layers.Dense`. Glorot's rule starts
-            kernels of three axes small, as a convolution's; a post-norm Transformer needs that.
-        attention_axes: The axes that attend, of inputs with several axes between batch and
-            features; the layer takes the others one by one. Default: all of them.
-        use_gate: Whether `sigmoid(x W^G)` multiplies the heads' results.
+        query_key_norm: Whether each head's queries and keys are divided by their root mean square
+            and multiplied by a learned gain, before rotation.
+        kernel_initializer: Initializer of the kernels. Glorot's rule starts kernels of three axes
+            as small as those of a convolution; a post-norm Transformer needs that.
+        bias_initializer: Initializer of the biases.
+        seed: Seed of the dropout.
+        attention_axes: The axes that attend, for inputs with several axes between batch and
+            features; the others are treated like the batch. Default: all of them.
+        sliding_window: Another name of `window`.
+        use_gate: Whether `sigmoid(x W^G)` multiplies the results of the heads.
+        rotary_dim: Number of features of each head that rotary positions rotate. Default: all.
+        rotary_scaling: Divisor of rotary positions.
         score_mod: Function of `(score, batch, head, query, key)` that returns another score: see
-            `keras_attention.ops.dot_product.mods`. It may be a Keras layer, whose weights learn.
+            `keras_attention.mods`. It may be a Keras layer, whose weights are trained.
         mask_mod: Function of `(batch, head, query, key)`, True = attend.
-        seed, **kwargs: Seed of the dropout, and the arguments of every Keras layer.
+        **kwargs: Arguments of every Keras layer, and a `kernel_regularizer`, `kernel_constraint`,
+            `bias_regularizer` and `bias_constraint` as in `keras.layers.Dense`.
 
     Call arguments:
         query: `(B, T, Dq)`; or a list `[query, value]` or `[query, value, key]`. With more axes
@@ -81,31 +106,34 @@ class MultiHeadAttention(HeadProjections):
         value: `(B, S, Dv)`. Default: the queries.
         key: `(B, S, Dk)`. Default: the values.
         query_mask: Boolean `(B, T)`, True = attend.
-        value_mask, key_mask: Boolean `(B, S)`; a place must pass both. In self-attention
-            `value_mask` is by default `query_mask`.
-        attention_mask: Boolean `(T, S)`, `(B, T, S)` or `(B, H, T, S)`: which pairs may attend.
-        return_attention_scores, training: Whether to return the weights; whether dropout applies.
-        use_causal_mask: Whether a query sees no place after its own.
-        mask: The masks that Keras passes by itself; `query_mask` goes before it.
-        query_positions, key_positions: Integers `(B, T)` and `(B, S)`: the places for rotary
-            positions. Default: 0, 1, and so on; for keys in self-attention, the queries'.
-        score_mod: In place of the layer's. Gradients reach the Keras variables that it reads, and
-            the tensors of a `functools.partial`; all else is constant.
-        mask_mod: Beside the layer's; both must show a pair.
+        value_mask: Boolean `(B, S)`, True = attend. Default in self-attention: `query_mask`.
+        key_mask: Boolean `(B, S)`; a position must pass both `value_mask` and `key_mask`.
+        attention_mask: Boolean `(T, S)`, `(B, T, S)` or `(B, H, T, S)`: the pairs that may attend.
+        return_attention_scores: Whether to return the weights.
+        training: Whether dropout applies.
+        use_causal_mask: Whether a query attends to no later position.
+        mask: The masks that Keras passes implicitly; `query_mask` takes precedence.
+        query_positions: Integers `(B, T)`, the rotary positions of the queries. Default: from 0.
+        key_positions: Integers `(B, S)`, the rotary positions of the keys. Default: from 0; in
+            self-attention `query_positions`.
+        score_mod: Replaces that of the layer. Gradients reach the Keras variables that it reads,
+            and the tensors of a `functools.partial`; all else is constant.
+        mask_mod: Applies beside that of the layer.
 
     Returns:
         The output `(B, T, O)`; with `return_attention_scores` also the weights `(B, H, T, S)`.
 
     Raises:
-        ValueError: Where an argument is out of range or ignored, or shapes or masks do not fit.
+        ValueError: If an argument is out of range or would be ignored, or shapes or masks do not
+            fit.
 
     Reference:
         Vaswani et al. 2017, "Attention is all you need", section 3.2. Shared keys: Ainslie et al.
         2023, section 2. Rotary positions: Su et al. 2021; ALiBi: Press et al. 2022; relative
         biases: Raffel et al. 2020, section 2.1. Sinks: Xiao et al. 2024, section 3. Sparsemax:
-        Martins and Astudillo 2016; entmax: Peters et al. 2019. Normalised queries and keys:
+        Martins and Astudillo 2016; entmax: Peters et al. 2019. Normalized queries and keys:
         Dehghani et al. 2023, section 2.1, here by the root mean square. Gate:
-        Qiu et al. 2025, section 2.2. Scaled places: Chen et al. 2023, section 2.3.
+        Qiu et al. 2025, section 2.2. Scaled positions: Chen et al. 2023, section 2.3.
 
     Example:
 
@@ -126,6 +154,7 @@ class MultiHeadAttention(HeadProjections):
     """
 
     attribute_of = {"output_shape": "output_size"}
+    has_weight_options = True
 
     def __init__(
         self,
@@ -146,10 +175,6 @@ class MultiHeadAttention(HeadProjections):
         query_key_norm: bool = False,
         kernel_initializer: Any = "glorot_uniform",
         bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
         seed: int | None = None,
         attention_axes: int | tuple[int, ...] | None = None,
         sliding_window: int | None = None,
@@ -172,15 +197,11 @@ class MultiHeadAttention(HeadProjections):
         self.query_key_norm = arguments.check_flag("query_key_norm", query_key_norm)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
-        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
-        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
-        self.kernel_constraint = keras.constraints.get(kernel_constraint)
-        self.bias_constraint = keras.constraints.get(bias_constraint)
         self.seed = arguments.check_seed(seed)
         self.attention_axes = _integers("attention_axes", attention_axes, -math.inf)
         self.use_gate = arguments.check_flag("use_gate", use_gate)
-        self.score_mod = _as_mod("score_mod", score_mod)
-        self.mask_mod = _as_mod("mask_mod", mask_mod)
+        self.score_mod = _as_function("score_mod", score_mod)
+        self.mask_mod = _as_function("mask_mod", mask_mod)
         self.supports_masking = True
         self._dropout_seed = keras.random.SeedGenerator(seed) if dropout else None
 
@@ -207,7 +228,7 @@ class MultiHeadAttention(HeadProjections):
         self.rotary_scaling = arguments.check_number("rotary_scaling", rotary_scaling, above=True)
         self.num_buckets = arguments.check_integer("num_buckets", num_buckets)
         self.max_distance = arguments.check_integer("max_distance", max_distance)
-        for name, (kind, default) in OF_POSITIONS.items():
+        for name, (kind, default) in POSITION_OPTIONS.items():
             if getattr(self, name) != default and positions != kind:
                 raise ValueError(
                     f"`{name}` belongs to positions={kind!r} and would be ignored. "
@@ -217,8 +238,8 @@ class MultiHeadAttention(HeadProjections):
             size = self.key_dim if rotary_dim is None else rotary_dim
             if arguments.check_integer("rotary_dim", size) % 2 or size > self.key_dim:
                 raise ValueError(
-                    "Rotary positions turn pairs of features: `key_dim`, or the `rotary_dim` of "
-                    "its features that are turned and no more, must be even. Received: "
+                    "Rotary positions rotate pairs of features: `rotary_dim` (default: `key_dim`) "
+                    "must be even and at most `key_dim`. Received: "
                     f"key_dim={self.key_dim}, rotary_dim={rotary_dim}"
                 )
 
@@ -228,7 +249,7 @@ class MultiHeadAttention(HeadProjections):
         self.num_sinks = arguments.check_integer("num_sinks", num_sinks, minimum=0)
         if sliding_window not in (None, self.window):
             raise ValueError(
-                "`sliding_window` is another name of `window`: give one of them. "
+                "`sliding_window` is another name of `window`: pass only one of them. "
                 f"Received: window={window}, sliding_window={sliding_window}"
             )
         if self.window is not None:
@@ -236,7 +257,7 @@ class MultiHeadAttention(HeadProjections):
             arguments.check_integer(name, self.window)
         elif num_sinks:
             raise ValueError(
-                "`num_sinks` keeps the first places in sight of a `window`; without one all are. "
+                "`num_sinks` adds the first positions to a `window`; without one it has no effect. "
                 f"Received: num_sinks={num_sinks}, window=None"
             )
 
@@ -246,13 +267,12 @@ class MultiHeadAttention(HeadProjections):
         self._check_shapes(query, value, key)
         heads, groups = self.num_heads, self.num_key_value_heads
         self._features = {"query": query[-1], "value": value[-1], "key": key[-1]}
-        self._sizes = {}
-        self._add_kernel("query", query[-1:], (heads, self.key_dim))
-        self._add_kernel("key", key[-1:], (groups, self.key_dim))
+        self._add_projection("query", query[-1:], (heads, self.key_dim))
+        self._add_projection("key", key[-1:], (groups, self.key_dim))
         if self.use_gate:
-            self._add_kernel("gate", query[-1:], (heads, self.value_dim))
-        self._add_kernel("value", value[-1:], (groups, self.value_dim))
-        self._add_kernel("output", (heads, self.value_dim), self.output_size or (query[-1],))
+            self._add_projection("gate", query[-1:], (heads, self.value_dim))
+        self._add_projection("value", value[-1:], (groups, self.value_dim))
+        self._add_projection("output", (heads, self.value_dim), self.output_size or (query[-1],))
         if self.query_key_norm:
             for name in ("query_gain", "key_gain"):
                 self._make_weight(name, (self.key_dim,), "ones")
@@ -260,9 +280,27 @@ class MultiHeadAttention(HeadProjections):
             small = keras.initializers.RandomNormal(stddev=0.02)
             self._make_weight("relative_bias", (self.num_buckets, heads), small)
         if isinstance(self.score_mod, keras.layers.Layer):
-            place = ops.zeros((1, 1, 1, 1), "int32")
-            self.score_mod(ops.zeros((1, heads, 1, 1)), place, place, place, place)
+            index = ops.zeros((1, 1, 1, 1), "int32")
+            self.score_mod(ops.zeros((1, heads, 1, 1)), index, index, index, index)
         self.restore_quantization()
+
+    def _add_projection(self, name, inputs, outputs):
+        """Add `name_kernel` of shape `inputs + outputs` and `name_bias` of shape `outputs`."""
+        initializer = arguments.fresh(self.kernel_initializer)
+
+        def as_matrix(shape, dtype=None):
+            matrix = (math.prod(inputs), math.prod(outputs))
+            return ops.reshape(initializer(matrix, dtype=dtype), shape)
+
+        first = as_matrix if name == "output" else initializer
+        self._make_weight(f"{name}_kernel", (*inputs, *outputs), first, "kernel")
+        if self.use_bias:
+            bias = arguments.fresh(self.bias_initializer)
+            self._make_weight(f"{name}_bias", outputs, bias, "bias")
+
+    def kernels_to_adapt(self) -> dict[str, int]:
+        names = ("query", "key", "value", *(("gate",) if self.use_gate else ()))
+        return {**{f"{name}_kernel": 1 for name in names}, "output_kernel": 2}
 
     def call(
         self,
@@ -287,31 +325,41 @@ class MultiHeadAttention(HeadProjections):
         )
         if key_positions is None and value is query:
             key_positions = query_positions
-        places = self._places(query, query_positions), self._places(value, key_positions)
+        query_positions = self._fold_positions(query, query_positions)
+        key_positions = self._fold_positions(value, key_positions)
         value_mask = value_mask if key_mask is None else combine_masks(value_mask, key_mask)
-        ready = self._ready(query, value, key, query_mask, value_mask)
-        *heads, gate = self._project_inputs(*ready, places)
-        steps, length = size_of(heads[0], 2), size_of(heads[1], 2)
+        inputs = self._fold_inputs(query, value, key, query_mask, value_mask)
+        if inputs[0] is inputs[1] is inputs[2]:
+            *own, keys, values = self._project(inputs[0], *self._query_names, "key", "value")
+        else:
+            own = self._project(inputs[0], *self._query_names)
+            keys, values = self._project_memory(inputs[1], inputs[2])
+        queries, gate = self._prepare_queries(own, query_positions)
+        keys, values = self._prepare_keys(keys, key_positions), swap_heads(values)
+
+        steps, length = size_of(queries, 2), size_of(keys, 2)
         mask_mods = [mod for mod in (self.mask_mod, mask_mod) if mod is not None]
-        reach = Reach(
+        spec = MaskSpec(
             use_causal_mask,
             self.window,
             self.num_sinks,
             self.axes.fold(query_mask),
             self.axes.fold(value_mask),
-            rank_4(self.axes.fold_pairs(attention_mask, query, value)),
-            Mods.of(score_mod or self.score_mod, all_of(*mask_mods) if mask_mods else None),
+            _rank_4(self.axes.fold_pairs(attention_mask, query, value)),
+            BoundFunction.of(mods.all_of(*mask_mods) if mask_mods else None),
         )
-        table = self._bias_table(1 - steps, steps + length - 1, use_causal_mask)
+        bias = self._bias_by_distance(1 - steps, steps + length - 1, use_causal_mask)
+        bound = self._bound_score_mod(score_mod)
         dropout = self.dropout if training else 0.0
-        given = (*heads, reach, table, self.normalizer, dropout, self._dropout_seed)
+        options = (spec, bias, self.normalizer, dropout, self._dropout_seed, bound)
         if not return_attention_scores:
-            return self.axes.unfold(self._output(attention(*given), gate), query)
-        context, scores = attention_with_scores(*given)
-        output = self.axes.unfold(self._output(context, gate), query)
+            context = attention(queries, keys, values, *options)
+            return self.axes.unfold(self._project_output(context, gate), query)
+        context, scores = attention_with_scores(queries, keys, values, *options)
+        output = self.axes.unfold(self._project_output(context, gate), query)
         return output, self.axes.unfold_pairs(scores, query, value)
 
-    def _ready(self, query, value, key, query_mask, value_mask):
+    def _fold_inputs(self, query, value, key, query_mask, value_mask):
         """Fold the inputs and zero their padding; inputs that are one tensor stay one."""
 
         def ready(tensor, mask):
@@ -325,6 +373,224 @@ class MultiHeadAttention(HeadProjections):
             memory if key is value else ready(key, value_mask),
         )
 
+    # Projections.
+
+    @property
+    def _query_names(self):
+        """The names of the projections of the queries."""
+        return ("query", "gate") if self.use_gate else ("query",)
+
+    def _project(self, inputs, *names):
+        """Return the named projections of `(B, T, D)`, each `(B, T, heads, size)`."""
+        kernels = [self.effective_weight(getattr(self, f"{name}_kernel")) for name in names]
+        biases = [self.cast(getattr(self, f"{name}_bias")) for name in names if self.use_bias]
+        return project_to_heads(inputs, kernels, biases)
+
+    def _project_memory(self, value, key):
+        """Return the projected keys and values, `(B, S, G, size)`."""
+        if key is value:
+            return self._project(value, "key", "value")
+        return *self._project(key, "key"), *self._project(value, "value")
+
+    def _prepare_queries(self, projected, positions=None):
+        """Return scaled queries `(B, H, T, d)`, and the gate or `None`."""
+        query, *gate = projected
+        query = self._normalize_and_rotate(query, "query_gain", positions)
+        query = swap_heads(query * self.key_dim**-0.5)
+        return query, ops.sigmoid(gate[0]) if gate else None
+
+    def _prepare_keys(self, key, positions=None):
+        """Return keys `(B, G, S, d)`."""
+        return swap_heads(self._normalize_and_rotate(key, "key_gain", positions))
+
+    def _normalize_and_rotate(self, heads, gain, positions):
+        """Normalize and rotate `(B, T, H, d)`, as far as the options say so."""
+        if self.query_key_norm:
+            heads = rms_normalize(heads, self.cast(getattr(self, gain)))
+        if self.positions != "rotary":
+            return heads
+        if positions is None:
+            positions = Range.of_axis(heads, 1).positions()
+        options = (self.max_wavelength, self.rotary_dim, self.rotary_scaling)
+        return rotate(heads, ops.expand_dims(positions, -1), *options)
+
+    def _bias_by_distance(self, first, size, causal):
+        """Return the biases of `size` distances from the first, `(H, size)`, or `None`."""
+        if self.positions not in ("alibi", "relative"):
+            return None
+        size = max(size, 0) if isinstance(size, int) else size  # -1 without steps and keys
+        distances = Range(first, size).positions()
+        if self.positions == "alibi":
+            dtype = accumulator_dtype(self.compute_dtype)
+            slopes = ops.expand_dims(alibi_slopes(self.num_heads, dtype), 1)
+            return -slopes * ops.cast(ops.abs(distances), dtype)
+        buckets = relative_buckets(distances, self.num_buckets, self.max_distance, not causal)
+        return ops.transpose(ops.take(ops.convert_to_tensor(self.relative_bias), buckets, axis=0))
+
+    def _bound_score_mod(self, score_mod=None):
+        score = ops.zeros((1, 1, 1, 1), "float32")
+        return BoundFunction.of(score_mod or self.score_mod, score)
+
+    def _project_output(self, context, gate):
+        """Return the output `(B, T, ...)` of contexts `(B, H, T, dv)`."""
+        context = swap_heads(context)
+        context = context if gate is None else context * gate
+        bias = self.cast(self.output_bias) if self.use_bias else None
+        return project_from_heads(context, self.effective_weight(self.output_kernel), bias)
+
+    # One query at a time.
+
+    def prepare_memory(self, value: Tensor, key: Tensor = None, mask: Tensor = None) -> dict:
+        """Project the keys and values of cross-attention once, for all steps.
+
+        Args:
+            value: Values `(B, S, Dv)`.
+            key: Keys `(B, S, Dk)`. Default: the values.
+            mask: Boolean `(B, S)`, True = attend.
+
+        Returns:
+            A dictionary: `key` `(B, G, S, key_dim)` and `value` `(B, G, S, value_dim)` of `G`
+            heads, and the `mask` `(B, S)`, if there is one.
+        """
+        self._check_can_step()
+        check_dense([value, key], "value and key")
+        value = self.cast(value)
+        key = value if key is None else self.cast(key)
+        arguments.check_features("value", value.shape, self._features["value"])
+        arguments.check_features("key", key.shape, self._features["key"])
+        check_mask(mask, tuple(value.shape[:2]), "value_mask")
+        cleared = zero_masked(value, mask)
+        key = cleared if key is value else zero_masked(key, mask)
+        keys, values = self._project_memory(cleared, key)
+        memory = {"key": self._prepare_keys(keys), "value": swap_heads(values)}
+        if mask is not None:
+            memory["mask"] = for_batch(ops.cast(mask, "bool"), value)
+        return memory
+
+    def initial_state(self, batch_size: Tensor, max_length: int) -> dict:
+        """Return the empty cache of self-attention, `key` and `value` `(B, G, max_length, ...)`."""
+        shape = (batch_size, self.num_key_value_heads, max_length)
+        return {
+            "key": ops.zeros((*shape, self.key_dim), self.compute_dtype),
+            "value": ops.zeros((*shape, self.value_dim), self.compute_dtype),
+        }
+
+    def step(
+        self,
+        query: Tensor,
+        memory: Any,
+        state: dict,
+        index: Tensor,
+        attention_mask: Tensor = None,
+        return_attention_scores: bool = True,
+        copies: int = 1,
+    ) -> tuple:
+        """Attend with one query in each row.
+
+        With a memory this is cross-attention, and the state stays as it is. Without one (`None`) it
+        is causal self-attention, which writes the query's key and value to the cache at `index`.
+
+        Args:
+            query: `(B, D)`.
+            memory: The result of `prepare_memory`, or `None`.
+            state: The result of `initial_state` or of the step before.
+            index: Position of the query, from 0: an integer or a scalar tensor, the same for all
+                rows. A tensor outside of the cache gives NaN, which it also writes to the nearest
+                step of the same row.
+            attention_mask: Boolean `(B, S)` or `(B, H, S)`: the positions that may be attended to.
+            return_attention_scores: Whether to return the weights, otherwise `None`.
+            copies: Number of neighbouring queries that share a row of memory or state. A cache then
+                has as many positions for each step, and `attention_mask` must say which of them
+                belong to a query (`decoding.mask_of_origins`).
+
+        Returns:
+            The output `(B, O)`, the weights `(B, H, S)` (`S` is `max_length` in self-attention),
+            and the state after the step.
+
+        Raises:
+            ValueError: If a known `index` lies outside of the cache, or shapes do not fit.
+        """
+        self._check_can_step()
+        query = self.cast(query)
+        arguments.check_features("query", query.shape, self._features["query"])
+        query = ops.reshape(query, (-1, copies, query.shape[-1]))
+        self._check_copies(copies, memory, attention_mask)
+        # Positions are int32, whatever integers an index is: NumPy's uint8 has no -1.
+        index = int(index) if isinstance(index, Integral) else ops.cast(index, "int32")
+        is_self_attention = memory is None
+        position = Range(index, 1).positions()
+        # One product each: for a single step, concatenating the kernels takes as long as it saves.
+        own = [self._project(query, name)[0] for name in self._query_names]
+        if is_self_attention:
+            arguments.check_features("value", query.shape, self._features["value"])
+            key, value = (self._project(query, name)[0] for name in ("key", "value"))
+            length = size_of(state["key"], 2) // copies
+            index, value = cache_index(index, length, swap_heads(value))
+            entries = {"key": self._prepare_keys(key, position), "value": value}
+            memory = state = write_cache(state, index, entries, copies)
+        query, gate = self._prepare_queries(own, position)
+        key, value = memory["key"], memory["value"]
+        attention_mask = self._step_mask(attention_mask, key, copies)
+        causal = is_self_attention and copies == 1
+        mask_mod = BoundFunction.of(self.mask_mod)
+        masks = (None, memory.get("mask"), attention_mask, mask_mod)
+        spec = MaskSpec(causal, self.window, self.num_sinks, *masks)
+        context, scores = attention_with_scores(
+            query,
+            key,
+            value,
+            spec,
+            self._bias_by_distance(-index, size_of(key, 2), causal),
+            self.normalizer,
+            score_mod=self._bound_score_mod(),
+            # The `attention_mask` of copies hides all that must be hidden.
+            rows=Range(index, 1) if copies == 1 else Range(0, copies),
+        )
+        output = self._project_output(context, gate)
+        if copies == 1:
+            output, scores = ops.squeeze(output, 1), ops.squeeze(scores, 2)
+        else:
+            output = ops.reshape(output, (-1, *output.shape[2:]))
+            scores = ops.reshape(swap_heads(scores), (-1, self.num_heads, size_of(key, 2)))
+        return output, scores if return_attention_scores else None, state
+
+    def _step_mask(self, mask, key, copies):
+        """Check the mask of a step, and give it four axes."""
+        if mask is None:
+            return None
+        rows = None if key.shape[0] is None else key.shape[0] * copies
+        heads = (self.num_heads,) if len(mask.shape) == 3 else ()
+        check_mask(mask, (rows, *heads, key.shape[2]), "attention_mask")
+        if copies == 1:
+            return _rank_4(ops.expand_dims(mask, -2))
+        parts = ops.reshape(mask, (-1, copies, *sizes_from(mask, 1)))
+        return swap_heads(parts) if len(parts.shape) == 4 else _rank_4(parts)
+
+    def _check_copies(self, copies, memory, attention_mask):
+        if copies == 1:
+            return
+        depends_on_positions = (
+            self.window is not None
+            or self.positions in ("alibi", "relative")
+            or self.score_mod is not None
+            or self.mask_mod is not None
+        )
+        if depends_on_positions or (memory is None and attention_mask is None):
+            raise ValueError(
+                "Queries that share a row (`copies` above 1) need an `attention_mask` in "
+                "self-attention, and scores and masks that depend on no distance: no window, no "
+                f"'alibi' or 'relative' positions, no `score_mod` or `mask_mod`. Received: copies="
+                f"{copies}, attention_mask={'None' if attention_mask is None else 'a mask'}"
+            )
+
+    def _check_can_step(self):
+        if not self.built or not self.axes.is_plain:
+            raise ValueError(
+                "Call MultiHeadAttention once, or `build(query_shape, value_shape)`, on inputs "
+                "(batch, steps, features) before its memory is prepared or a step taken. Received: "
+                + ("several axes of steps" if self.built else "a layer without weights")
+            )
+
     def compute_mask(self, inputs, previous_mask):
         return previous_mask[0] if isinstance(previous_mask, (list, tuple)) else previous_mask
 
@@ -336,21 +602,27 @@ class MultiHeadAttention(HeadProjections):
 
     @arguments.of_own_call
     def compute_output_spec(self, *args, **kwargs):
-        of = arguments.call_arguments(self, args, kwargs)
-        masks = (of.query_mask, of.value_mask, of.key_mask, of.attention_mask, of.mask)
-        query, value, key, *_ = self._inputs(of.query, of.value, of.key, *masks)
+        given = arguments.call_arguments(self, args, kwargs)
+        masks = (
+            given.query_mask,
+            given.value_mask,
+            given.key_mask,
+            given.attention_mask,
+            given.mask,
+        )
+        query, value, key, *_ = self._inputs(given.query, given.value, given.key, *masks)
         shapes = [self.compute_output_shape(query.shape, value.shape, key.shape)]
-        if of.return_attention_scores:
+        if given.return_attention_scores:
             axes = axes_of(query.shape, self.attention_axes)
             shapes.append(axes.pairs_shape(query.shape, value.shape, self.num_heads))
         return arguments.specs(shapes, self.compute_dtype)
 
-    # What a call may be given.
+    # Arguments of a call.
 
     def _inputs(
         self, query, value, key, query_mask, value_mask, key_mask, attention_mask, mask
     ) -> tuple:
-        """Return query, value, key, and the masks of query and value, from any way to give them."""
+        """Return query, value and key, and the masks of query and value."""
         if value is None and key is not None and not isinstance(query, (list, tuple)):
             raise ValueError("A `key` needs its `value`. Received: a key, and value=None")
         (query_mask, implicit), value_mask = masks_of(query_mask, value_mask, mask)
@@ -383,7 +655,7 @@ class MultiHeadAttention(HeadProjections):
             if axes != self.axes:
                 raise ValueError(f"The layer was built for {self.axes.rank} axes. {shapes}")
             for name, shape in (("query", query), ("value", value), ("key", key)):
-                self.check_features(name, shape)
+                arguments.check_features(name, shape, self._features[name])
 
     def _check_attention_mask(self, mask, query, value):
         axes = axes_of(query, self.attention_axes)
@@ -401,36 +673,44 @@ class MultiHeadAttention(HeadProjections):
                 f"{dtype}"
             )
 
-    def _places(self, inputs, places):
-        """Return the folded places of a rotary layer's inputs, which a call gave, or `None`."""
-        if places is None:
+    def _fold_positions(self, inputs, positions):
+        """Check and fold the rotary positions of inputs, if a call gives them."""
+        if positions is None:
             return None
-        shape = tuple(places.shape)
+        shape = tuple(positions.shape)
         if self.positions != "rotary" or not can_be_one(shape, tuple(inputs.shape[:-1])):
             raise ValueError(
                 "`query_positions` and `key_positions` belong to positions='rotary', and have one "
-                f"place for each input, here {tuple(inputs.shape[:-1])}. Received: places of shape "
-                f"{shape}, positions={self.positions!r}"
+                f"position for each input, here {tuple(inputs.shape[:-1])}. Received: positions of "
+                f"shape {shape}, for a layer with positions={self.positions!r}"
             )
-        return self.axes.fold(ops.cast(places, "int32"))
+        return self.axes.fold(ops.cast(positions, "int32"))
 
 
 def _integers(name, given, minimum):
-    """Return one integer or several, each of at least `minimum`, as a tuple; `None` stays."""
+    """Return one or several integers of at least `minimum` as a tuple, or `None`."""
     if given is None:
         return None
     listed = given if isinstance(given, (list, tuple)) and given else [given]
     return tuple(arguments.check_integer(name, one, minimum) for one in listed)
 
 
-def _as_mod(name, mod):
-    mod = keras.saving.deserialize_keras_object(mod) if isinstance(mod, dict) else mod
-    if mod is not None and not callable(mod):
-        raise ValueError(f"`{name}` must be a function of places. Received: {name}={mod!r}")
-    return mod
+def _as_function(name, function):
+    if isinstance(function, dict):
+        function = keras.saving.deserialize_keras_object(function)
+    if function is not None and not callable(function):
+        raise ValueError(f"`{name}` must be a function of positions. Received: {name}={function!r}")
+    return function
 
 
-def axes_of(shape, attention_axes) -> Axes:
+def _rank_4(mask):
+    """Give an attention mask `(T, S)`, `(B, T, S)` or `(B, H, T, S)` four axes."""
+    if mask is None or len(mask.shape) == 4:
+        return mask
+    return ops.expand_dims(mask, (0, 1) if len(mask.shape) == 2 else 1)
+
+
+def axes_of(shape, attention_axes) -> AttentionAxes:
     """Return the axes that attend in inputs of a shape."""
     rank = len(shape)
     given = range(1, rank - 1) if attention_axes is None else attention_axes
@@ -441,4 +721,4 @@ def axes_of(shape, attention_axes) -> Axes:
             "axes of steps, of which `attention_axes` name some. Received: inputs of shape "
             f"{tuple(shape)}, attention_axes={attention_axes}"
         )
-    return Axes(rank, attended)
+    return AttentionAxes(rank, attended)

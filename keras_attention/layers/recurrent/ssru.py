@@ -5,9 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from ...ops.axes import reshaped
 from ...ops.loops import run_given, run_steps, swap_time, with_loop_gradient
 from ...ops.masks import check_mask, zero_masked
+from ...ops.shapes import reshaped
 from ...ops.types import Tensor, accumulator_dtype
 from .. import arguments
 from ..lora_and_quantization import AdaptableKernels

@@ -1,4 +1,4 @@
-"""The Transformer's decoder block (Vaswani et al. 2017)."""
+"""The decoder block of the Transformer (Vaswani et al. 2017)."""
 
 import keras
 
@@ -9,7 +9,7 @@ from ..recurrent.ssru import SSRU
 from .encoder import TransformerBlock
 
 AUTOREGRESSIONS = ("self-attention", "ssru")
-OF_ATTENTION = ("positions", "window", "num_sinks")
+SELF_ATTENTION_OPTIONS = ("positions", "window", "num_sinks")
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -30,27 +30,29 @@ class TransformerDecoder(TransformerBlock):
     `y_t = LayerNorm(x_t + SSRU(x_{<= t}))`: a step then takes the same time however long the text.
 
     Args:
-        intermediate_dim, num_heads, key_dim, dropout, attention_dropout, activation, norm,
-        layer_norm_epsilon, use_bias, kernel_initializer, bias_initializer, num_key_value_heads,
-        normalizer, query_key_norm, seed, **kwargs: As in `TransformerEncoder`.
-        positions, window, num_sinks: The same, of the self-attention alone.
+        *args: The arguments of `TransformerEncoder`, in its order. `positions`, `window` and
+            `num_sinks` apply to the self-attention alone.
         autoregression: The sublayer that reads the earlier steps: `"self-attention"`, as published,
             or `"ssru"`.
+        **kwargs: The arguments of `TransformerEncoder`, by name.
 
     Call arguments:
         inputs: `(B, T, D)`.
         value: The memory `(B, S, Dv)`, or `None` for a block without cross-attention.
-        inputs_mask, value_mask: Boolean `(B, T)` and `(B, S)`, True = attend. Default: Keras'
-            implicit masks. Padding at the end needs none.
-        attention_mask, return_attention_scores, training: As in `TransformerEncoder`.
+        inputs_mask: Boolean `(B, T)`, True = attend. Default: Keras' implicit mask. Padding at the
+            end needs none.
+        value_mask: Boolean `(B, S)`, True = attend. Default: Keras' implicit mask.
+        attention_mask: As in `TransformerEncoder`.
+        return_attention_scores: As in `TransformerEncoder`.
+        training: As in `TransformerEncoder`.
 
     Returns:
-        `(B, T, D)`; with `return_attention_scores` also a dictionary of the weights,
-        `"self_attention"` `(B, H, T, T)`, where there is one, and, with a memory,
+        `(B, T, D)`; with `return_attention_scores` also a dictionary of the weights:
+        `"self_attention"` `(B, H, T, T)`, if the block has self-attention, and, with a memory,
         `"cross_attention"` `(B, H, T, S)`.
 
     Raises:
-        ValueError: As `TransformerEncoder`, where only one of build and call has a memory, and for
+        ValueError: As `TransformerEncoder`; if only one of build and call has a memory; and for
             options or a mask of the self-attention where there is none.
 
     Reference:
@@ -76,10 +78,12 @@ class TransformerDecoder(TransformerBlock):
         self.autoregression = arguments.check_choice(
             "autoregression", autoregression, AUTOREGRESSIONS
         )
-        given = {name: getattr(self, name) for name in OF_ATTENTION if getattr(self, name)}
+        given = {
+            name: getattr(self, name) for name in SELF_ATTENTION_OPTIONS if getattr(self, name)
+        }
         if given and autoregression != "self-attention":
             raise ValueError(
-                f"{', '.join(f'`{name}`' for name in OF_ATTENTION)} are options of the "
+                f"{', '.join(f'`{name}`' for name in SELF_ATTENTION_OPTIONS)} are options of the "
                 f"self-attention, and autoregression={autoregression!r} has none. Received: {given}"
             )
 
@@ -129,7 +133,7 @@ class TransformerDecoder(TransformerBlock):
         return (x, scores) if return_attention_scores else x
 
     def prepare_memory(self, value: Tensor = None, value_mask: Tensor = None) -> dict | None:
-        """Project what every step reads of a memory `(B, S, Dv)`; `None` where there is none."""
+        """Project the memory `(B, S, Dv)` once, for all steps; `None` where there is none."""
         arguments.check_built(self, "inputs_shape, value_shape")
         self._check_memory(None if value is None else value.shape)
         if value is None:
@@ -137,7 +141,7 @@ class TransformerDecoder(TransformerBlock):
         return self.cross_attention.prepare_memory(self._cast(value), mask=value_mask)
 
     def initial_state(self, batch_size: Tensor, max_length: int) -> dict:
-        """Return the state before the first step, with room for `max_length` steps."""
+        """Return the state before the first step of at most `max_length`."""
         arguments.check_built(self, "inputs_shape, value_shape")
         if self.autoregression == "ssru":
             return self.ssru.initial_state(batch_size)
@@ -155,8 +159,9 @@ class TransformerDecoder(TransformerBlock):
         """Decode step `index` of inputs `(B, D)`, with the arguments of `MultiHeadAttention.step`.
 
         Returns:
-            The output `(B, D)`; the weights by name, as of a call, `(B, H, L)` over the `L` steps
-            that the state has room for and `(B, H, S)`; and the state after the step.
+            The output `(B, D)`; the weights by name, `"self_attention"` `(B, H, L)`, where `L` is
+            the `max_length` of the state, and `"cross_attention"` `(B, H, S)`; and the state after
+            the step.
         """
         arguments.check_built(self, "inputs_shape, value_shape")
         x, scores, cross = self._cast(inputs), {}, self.cross_attention
@@ -177,15 +182,15 @@ class TransformerDecoder(TransformerBlock):
 
     @arguments.of_own_call
     def compute_output_spec(self, *args, **kwargs):
-        of = arguments.call_arguments(self, args, kwargs)
-        mask = of.mask if of.inputs_mask is None else of.inputs_mask
-        self._check_call(of.inputs, of.value, mask, of.value_mask, of.attention_mask)
-        outputs = keras.KerasTensor(of.inputs.shape, self.compute_dtype)
-        if not of.return_attention_scores:
+        given = arguments.call_arguments(self, args, kwargs)
+        mask = given.mask if given.inputs_mask is None else given.inputs_mask
+        self._check_call(given.inputs, given.value, mask, given.value_mask, given.attention_mask)
+        outputs = keras.KerasTensor(given.inputs.shape, self.compute_dtype)
+        if not given.return_attention_scores:
             return outputs
-        batch_size, steps = of.inputs.shape[:2]
+        batch_size, steps = given.inputs.shape[:2]
         read = {} if self.autoregression == "ssru" else {"self_attention": steps}
-        read |= {} if of.value is None else {"cross_attention": of.value.shape[1]}
+        read |= {} if given.value is None else {"cross_attention": given.value.shape[1]}
         shape = (batch_size, self.num_heads, steps)
         scores = {k: keras.KerasTensor((*shape, n), self.compute_dtype) for k, n in read.items()}
         return outputs, scores
@@ -201,13 +206,13 @@ class TransformerDecoder(TransformerBlock):
         self._check_inputs(inputs, inputs_mask)
         if attention_mask is not None and self.autoregression == "ssru":
             raise ValueError(
-                "`attention_mask` is of the self-attention, and autoregression='ssru' has none; "
-                "`inputs_mask` hides steps. Received: `attention_mask` of shape "
+                "`attention_mask` belongs to the self-attention, which autoregression='ssru' has "
+                "not; `inputs_mask` hides steps. Received: `attention_mask` of shape "
                 f"{tuple(attention_mask.shape)}"
             )
         if value is None and value_mask is not None:
             raise ValueError(
-                "`value_mask` belongs to a memory, `value`, and would be ignored without. "
+                "`value_mask` belongs to a memory, `value`, and would be ignored without one. "
                 f"Received: value=None, value_mask of shape {tuple(value_mask.shape)}"
             )
         if value is not None:

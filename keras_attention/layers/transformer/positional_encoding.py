@@ -1,4 +1,4 @@
-"""Positions added to a sequence: sinusoids (Vaswani et al. 2017), or rows that are learned."""
+"""Positions added to a sequence: sinusoids (Vaswani et al. 2017), or learned vectors."""
 
 import numbers
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from ...ops.axes import size_of
 from ...ops.masks import check_mask, zero_masked
-from ...ops.positions import gather_rows, places, real_positions, sinusoids
+from ...ops.positions import gather_rows, real_positions, sinusoids, step_positions
+from ...ops.shapes import size_of
 from ...ops.types import Tensor, accumulator_dtype
 from .. import arguments
 
@@ -16,7 +16,7 @@ LAYOUTS = ("interleaved", "halves")
 
 
 class _AddedPositions(arguments.Configured, keras.layers.Layer):
-    """Adds a code of each step's place; a subclass gives the codes."""
+    """Adds an encoding of each step's position; a subclass computes the encodings."""
 
     def __init__(self, scale=False, **kwargs):
         super().__init__(**kwargs)
@@ -24,12 +24,12 @@ class _AddedPositions(arguments.Configured, keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, inputs_shape):
-        """Check the shape. Keras' `summary` hands it to `compute_output_shape` by this name."""
+        """Check the shape, which Keras' `summary` passes to `compute_output_shape` by this name."""
         self._check_sequence(inputs_shape)
 
-    def codes(self, positions, size):
-        """Return the codes of integer positions of any shape: one more axis, of `size`."""
-        raise NotImplementedError("A layer of positions defines `codes`.")
+    def encodings(self, positions, size):
+        """Return the encodings of integer positions `(...)`: `(..., size)`."""
+        raise NotImplementedError(f"{type(self).__name__} must define `encodings`.")
 
     def call(
         self,
@@ -41,17 +41,17 @@ class _AddedPositions(arguments.Configured, keras.layers.Layer):
         mask = mask if inputs_mask is None else inputs_mask
         self._check_sequence(inputs.shape, start_index, mask)
         size = inputs.shape[2]
-        # In float32, rounded once: half precision would lose small changes of far places.
+        # In float32, rounded once: half precision would lose small changes of large positions.
         dtype = accumulator_dtype(self.compute_dtype)
         x = ops.cast(zero_masked(inputs, mask), dtype)
         x = x * size**0.5 if self.scale else x
-        codes = self.codes(places(size_of(inputs, 1), start_index), size)
-        if mask is not None:  # a row of codes for each place, of which each step takes its own
-            codes = gather_rows(codes, real_positions(mask, inputs))
-        return ops.cast(x + ops.cast(codes, dtype), self.compute_dtype)
+        encodings = self.encodings(step_positions(size_of(inputs, 1), start_index), size)
+        if mask is not None:  # a step's position does not count the padding before it
+            encodings = gather_rows(encodings, real_positions(mask, inputs))
+        return ops.cast(x + ops.cast(encodings, dtype), self.compute_dtype)
 
     def step(self, x: Tensor, position: Tensor) -> Tensor:
-        """Add to a step `(B, D)` the code of its place: a number, a scalar tensor or `(B,)`."""
+        """Add the encoding of a position, a number, scalar tensor or `(B,)`, to a step `(B, D)`."""
         arguments.check_shapes(x=(x.shape, "batch, features"))
         return ops.squeeze(self(ops.expand_dims(x, 1), start_index=position), 1)
 
@@ -61,10 +61,10 @@ class _AddedPositions(arguments.Configured, keras.layers.Layer):
 
     @arguments.of_own_call
     def compute_output_spec(self, *args, **kwargs):
-        of = arguments.call_arguments(self, args, kwargs)
-        mask = of.mask if of.inputs_mask is None else of.inputs_mask
-        self._check_sequence(of.inputs.shape, of.start_index, mask)
-        return keras.KerasTensor(of.inputs.shape, self.compute_dtype)
+        given = arguments.call_arguments(self, args, kwargs)
+        mask = given.mask if given.inputs_mask is None else given.inputs_mask
+        self._check_sequence(given.inputs.shape, given.start_index, mask)
+        return keras.KerasTensor(given.inputs.shape, self.compute_dtype)
 
     def _check_sequence(self, shape, start_index=0, mask=None):
         arguments.check_shapes(inputs=(shape, arguments.SEQUENCE))
@@ -73,11 +73,11 @@ class _AddedPositions(arguments.Configured, keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("keras_attention")
 class PositionalEncoding(_AddedPositions):
-    """Add sinusoids of many wavelengths, so that equal words at unequal places differ.
+    """Add sinusoids of many wavelengths, so that equal words at different positions differ.
 
     `y_p = x_p + PE(p)`, `PE(p, 2i) = sin(p / w^(2i/D))`, `PE(p, 2i + 1) = cos(p / w^(2i/D))`
 
-    There are no weights, and no length is too long. Sines and cosines are computed in at least
+    There are no weights, and the length is not limited. Sines and cosines are computed in at least
     float32. Positions do not count padding.
 
     With `layout="halves"` all sines come first, `PE(p) = [sin(p r_i)], [cos(p r_i)]` for `i` from 0
@@ -102,10 +102,10 @@ class PositionalEncoding(_AddedPositions):
         start_index: The position of the first step: a number, a scalar tensor, or integers `(B,)`.
         inputs_mask: Boolean `(B, T)`, True = real. Default: Keras' implicit mask. A step's position
             is `start_index` and the number of real steps before it; padding is zeroed first.
-        mask: Another name of `inputs_mask`.
+        mask: Keras' implicit mask; `inputs_mask` takes precedence.
 
     Returns:
-        `(B, T, D)`. `step(x, position)` gives one step, `(B, D)`.
+        `(B, T, D)`. `step(x, position)` returns one step, `(B, D)`.
 
     Raises:
         ValueError: If an argument is out of its range.
@@ -142,7 +142,7 @@ class PositionalEncoding(_AddedPositions):
         given = layout == "halves" if endpoint is None else endpoint
         self.endpoint = arguments.check_flag("endpoint", given)
 
-    def codes(self, positions, size):
+    def encodings(self, positions, size):
         dtype = accumulator_dtype(self.compute_dtype)
         options = self.max_wavelength, self.layout, self.endpoint
         return sinusoids(positions, size, *options, dtype)
@@ -150,17 +150,20 @@ class PositionalEncoding(_AddedPositions):
 
 @keras.saving.register_keras_serializable("keras_attention")
 class LearnedPositions(_AddedPositions):
-    """Add a learned vector for each place: `y_p = x_p + P_p`.
+    """Add a learned vector for each position: `y_p = x_p + P_p`.
 
-    A known length past the table raises a ValueError. In a compiled program with open lengths, the
-    steps past the table become NaN.
+    A known length beyond `max_length` raises a ValueError. Where only the graph knows the length,
+    the steps beyond it become NaN.
 
     Weights: `embeddings` `P (max_length, D)`.
 
     Args:
-        max_length: How many places have a row.
+        max_length: Number of positions.
         embeddings_initializer: Initializer of `P`.
-        scale, **kwargs: As in `PositionalEncoding`, and so are the call and its results.
+        scale: Whether to multiply the inputs by `sqrt(D)` first.
+        **kwargs: Arguments of every Keras layer.
+
+    Call arguments and output are those of `PositionalEncoding`.
 
     Reference:
         Gehring et al. 2017, "Convolutional sequence to sequence learning", section 3.1.
@@ -193,7 +196,7 @@ class LearnedPositions(_AddedPositions):
         shape = (self.max_length, inputs_shape[2])
         self._make_weight("embeddings", shape, self.embeddings_initializer)
 
-    def codes(self, positions, size):
+    def encodings(self, positions, size):
         known = ops.logical_and(positions >= 0, positions < self.max_length)
         rows = ops.take(self.embeddings, ops.clip(positions, 0, self.max_length - 1), axis=0)
         return ops.where(ops.expand_dims(known, -1), rows, float("nan"))
@@ -206,7 +209,7 @@ class LearnedPositions(_AddedPositions):
             return
         if start_index < 0 or start_index + shape[1] > self.max_length:
             raise ValueError(
-                f"Positions must lie in the table's {self.max_length} (`max_length`); shorten the "
-                "sequence, or build a longer table. "
+                f"Positions must be less than `max_length`, {self.max_length}; shorten the "
+                "sequence, or build the layer with a larger `max_length`. "
                 f"Received: {shape[1]} steps from position {start_index} on"
             )

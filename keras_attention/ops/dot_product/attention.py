@@ -1,29 +1,33 @@
-"""Scaled dot-product attention over heads (Vaswani et al. 2017), whichever way is best here.
+"""Scaled dot-product attention over heads (Vaswani et al. 2017): the functions that a layer calls.
 
-| where | what runs |
+| case | computed by |
 | --- | --- |
-| the weights are asked for | `attention_with_scores`: all at once, by automatic differentiation |
-| PyTorch, softmax without biases, `score_mod` or dropout | Keras' fused kernel of the backend |
-| JAX on a GPU, the same in half precision, lengths even, no mask but the causal one | the same |
-| lengths known only when the graph runs | `open_lengths` |
-| softmax with `score_mod` or `mask_mod` over long sequences | `block_sparse`, in square blocks |
-| anything else | `blocks`, in parts as the lengths ask for |
+| the weights are wanted | `attention_with_scores`: all at once, by automatic differentiation |
+| PyTorch, softmax without biases, `score_mod` or dropout | the backend's fused kernel |
+| JAX on a GPU, the same in half precision, even lengths, no mask but the causal one | the same |
+| lengths that only the graph knows | `chunks` |
+| softmax with `score_mod` or `mask_mod` over long sequences | `block_sparse` |
+| all else | `blocks` |
+
+The last three are modules with `forward`, `backward` and `differentiable`, which has derivatives of
+any order.
 """
 
 import keras
 from keras import ops, random
 
-from ..axes import size_of
+from ..bound_functions import BoundFunction
 from ..dropout import dropout_factors
 from ..normalizers import NORMALIZERS
+from ..shapes import size_of
 from ..types import Tensor, at_least_float32
-from .block_sparse import block_sparse_attention
-from .blocks import Rule, blocked_attention, plan_for
-from .open_lengths import attend_in_turns
+from ..vjp import with_gradient
+from . import block_sparse, blocks, chunks
+from .blocks import WeightOptions, plan_for
+from .mask_spec import MaskSpec, Range
 from .products import by_pairs, dot_products, weighted_sum
-from .reach import Reach, Span
 
-# Pairs of places up to which PyTorch's kernel is taken for a window, which saves no work there.
+# Pairs up to which PyTorch's kernel is used for a window, which saves no work there.
 FUSED_WINDOW_PAIRS = 512 * 512
 
 
@@ -31,59 +35,85 @@ def attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    reach: Reach | None = None,
-    table: Tensor = None,
+    spec: MaskSpec | None = None,
+    bias: Tensor = None,
     normalizer: str = "softmax",
     dropout: float = 0.0,
     seed: random.SeedGenerator = None,
+    score_mod: BoundFunction | None = None,
 ) -> Tensor:
-    """`softmax(q . k + bias) v` of every head, `(B, H, T, dv)`, without the weights.
+    """`A(q . k + b) v` of every head, `(B, H, T, dv)`, without the weights.
 
-    Takes queries `(B, H, T, d)`, scaled already, keys `(B, G, S, d)` and values `(B, G, S, dv)`:
-    each key head serves `H / G` query heads. `table` has biases by distance, as in `products`.
-    A query that sees nothing has a context of zeros. Memory grows with `T + S`, not with `T S`.
+    Memory grows with `T + S`, not with `T S`. A query that may attend to no key has a context of
+    zeros.
+
+    Args:
+        query: Queries `(B, H, T, d)`, scaled already.
+        key: Keys `(B, G, S, d)`; each key head serves `H / G` query heads.
+        value: Values `(B, G, S, dv)`.
+        spec: The keys that each query may attend to. Default: all.
+        bias: Biases by distance `(H, T + S - 1)`, as in `products`.
+        normalizer: A key of `NORMALIZERS`.
+        dropout: Rate at which weights are dropped.
+        seed: Seed generator of the dropout.
+        score_mod: Function of scores and positions that returns other scores.
     """
     if _is_empty(query, key):
-        return _nothing(query, value)
-    reach = (reach or Reach()).of_inputs(query)
-    plain = table is None and normalizer == "softmax"
-    if plain and not dropout and reach.mods.score is None and _is_fused(query, key, reach):
-        return _fused(query, key, value, reach)
-    seed = seed.next() if dropout else None
-    rule = Rule(reach, normalizer, dropout, seed, has_table=table is not None)
-    tensors = (query, key, value, *([] if table is None else [table]), *reach.mods.tensors())
-    plan = plan_for(query.shape, key.shape, reach)
-    if plan is None:
-        return attend_in_turns(tensors, rule)
-    if plain and not plan.keep and reach.mods.any:
-        return block_sparse_attention(tensors, rule)
-    return blocked_attention(tensors, rule, plan)
+        return _zero_context(query, value)
+    spec = (spec or MaskSpec()).for_queries(query)
+    is_plain = bias is None and normalizer == "softmax"
+    if is_plain and not dropout and score_mod is None and _is_fused(query, key, spec):
+        return _fused(query, key, value, spec)
+    zero_distance = None if bias is None else size_of(query, 2) - 1
+    drawn = seed.next() if dropout else None
+    options = WeightOptions(spec, normalizer, dropout, drawn, score_mod, zero_distance)
+    plan = plan_for(query.shape, key.shape, spec)
+    has_functions = score_mod is not None or spec.mask_mod is not None
+    way = chunks if plan is None else blocks
+    if plan is not None and not plan.keep and is_plain and has_functions:
+        way = block_sparse
+
+    def attend(*tensors: Tensor) -> tuple:
+        context, saved = way.forward(tensors, options, plan)
+        given = (tensors, options, plan, context, saved)
+        return context, lambda d_context: way.backward(*given, d_context)
+
+    tensors = [query, key, value]
+    tensors += [] if bias is None else [bias]
+    tensors += [] if score_mod is None else score_mod.tensors()
+    return with_gradient(attend, lambda *x: way.differentiable(x, options, plan))(*tensors)
 
 
 def attention_with_scores(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    reach: Reach | None = None,
-    table: Tensor = None,
+    spec: MaskSpec | None = None,
+    bias: Tensor = None,
     normalizer: str = "softmax",
     dropout: float = 0.0,
     seed: random.SeedGenerator = None,
-    rows: Span | None = None,
+    score_mod: BoundFunction | None = None,
+    rows: Range | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Attend as `attention` does; return the weights `(B, H, T, S)` before dropout too."""
+    """Attend as `attention` does; return the weights `(B, H, T, S)` before dropout too.
+
+    `rows` are the positions of the queries. Default: from 0.
+    """
     if _is_empty(query, key):
         shape = (*ops.shape(query)[:3], ops.shape(key)[2])
-        return _nothing(query, value), ops.zeros(shape, query.dtype)
-    steps, length = size_of(query, 2), size_of(key, 2)
-    reach = (reach or Reach()).of_inputs(query)
-    pairs = rows or Span(0, steps, is_all=True), Span(0, length, is_all=True)
-    mask, scores = reach.mask(*pairs), dot_products(query, key)
-    if table is not None:
-        scores = at_least_float32(scores) + by_pairs(at_least_float32(table), steps, length)
-    if reach.mods.score is not None:
-        scores = reach.mods.score(at_least_float32(scores), *reach.places(*pairs))
-    weights = ops.cast(NORMALIZERS[normalizer](scores, mask), query.dtype)
+        return _zero_context(query, value), ops.zeros(shape, query.dtype)
+    spec = (spec or MaskSpec()).for_queries(query)
+    rows, keys = rows or Range.of_axis(query, 2), Range.of_axis(key, 2)
+    scores = dot_products(query, key)
+    if bias is not None:
+        pairs = by_pairs(at_least_float32(bias), size_of(query, 2), keys.size)
+        scores = at_least_float32(scores) + pairs
+    if score_mod is not None:
+        positions = spec.positions(rows, [keys])
+        scores = score_mod.function(at_least_float32(scores), *positions)
+    weights = NORMALIZERS[normalizer](scores, spec.mask(rows, [keys]))
+    weights = ops.cast(weights, query.dtype)
     kept = weights
     if dropout:
         dtype = keras.backend.standardize_dtype(weights.dtype)
@@ -92,47 +122,47 @@ def attention_with_scores(
 
 
 def _is_empty(query: Tensor, key: Tensor) -> bool:
-    """Whether there is no example, no query or no place, and that is known."""
+    """Return whether it is known that there is no example, no query or no key."""
     return 0 in (query.shape[0], query.shape[2], key.shape[2])
 
 
-def _nothing(query: Tensor, value: Tensor) -> Tensor:
+def _zero_context(query: Tensor, value: Tensor) -> Tensor:
     """Return a context of zeros, with gradients of zeros."""
     shape = (*ops.shape(query)[:3], ops.shape(value)[3])
     return ops.zeros(shape, query.dtype) + ops.sum(query[:0]) + ops.sum(value[:0])
 
 
-def _is_fused(query: Tensor, key: Tensor, reach: Reach) -> bool:
-    """Whether the backend has a kernel that is faster and keeps no weights."""
+def _is_fused(query: Tensor, key: Tensor, spec: MaskSpec) -> bool:
+    """Return whether the backend has a kernel that is faster and keeps no weights."""
     backend = keras.backend.backend()
-    if keras.backend.standardize_dtype(query.dtype) == "float64":
+    dtype = keras.backend.standardize_dtype(query.dtype)
+    if dtype == "float64":
         return False  # Keras would round it to float32
-    half = "float16" in keras.backend.standardize_dtype(query.dtype)
+    is_half = "float16" in dtype
     if backend == "torch":
-        if half and query.device.type == "cpu":
+        if is_half and query.device.type == "cpu":
             return False  # its gradients of scores are those of the rounded context
-        # A window is a mask of all pairs there: parts leave out what it hides.
+        # A window is a mask of all pairs there, while blocks skip what it hides.
         pairs = query.shape[2] * key.shape[2]
-        return (reach.window is None and reach.mods.mask is None) or pairs <= FUSED_WINDOW_PAIRS
-    if backend != "jax" or reach.has_masks or reach.window is not None:
+        return (spec.window is None and spec.mask_mod is None) or pairs <= FUSED_WINDOW_PAIRS
+    if backend != "jax" or spec.has_masks or spec.window is not None:
         return False
-    # Asked for GPUs alone, JAX raises where there are none.
-    if not half or not any("gpu" in device for device in keras.distribution.list_devices()):
+    # JAX raises an error where it is asked for GPUs and there are none.
+    if not is_half or not any("gpu" in device for device in keras.distribution.list_devices()):
         return False
-    # Of odd lengths cuDNN has no gradient; Keras goes another way, but prints a long error first.
+    # cuDNN has no gradient for odd lengths; Keras falls back, but prints a long error first.
     return query.shape[2] % 2 == 0 and key.shape[2] % 2 == 0
 
 
-def _fused(query: Tensor, key: Tensor, value: Tensor, reach: Reach) -> Tensor:
+def _fused(query: Tensor, key: Tensor, value: Tensor, spec: MaskSpec) -> Tensor:
     heads = query.shape[1]
     query, key, value = (ops.transpose(x, (0, 2, 1, 3)) for x in (query, key, value))
     if key.shape[2] == 1 < heads:
         key, value = ops.repeat(key, heads, axis=2), ops.repeat(value, heads, axis=2)
-    if not reach.has_masks and reach.window is None:
-        context = ops.dot_product_attention(query, key, value, scale=1.0, is_causal=reach.causal)
+    if not spec.has_masks and spec.window is None:
+        context = ops.dot_product_attention(query, key, value, scale=1.0, is_causal=spec.causal)
         return ops.transpose(context, (0, 2, 1, 3))
-    rows, columns = (Span(0, ops.shape(x)[1], is_all=True) for x in (query, key))
-    mask = reach.mask(rows, columns)
+    mask = spec.mask(Range.of_axis(query, 1), [Range.of_axis(key, 1)])
     context = ops.dot_product_attention(query, key, value, mask=mask, scale=1.0)
     seen = ops.cast(ops.any(mask, axis=-1, keepdims=True), context.dtype)
     return ops.transpose(context, (0, 2, 1, 3)) * seen

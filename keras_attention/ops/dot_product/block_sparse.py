@@ -1,225 +1,209 @@
-"""Attention by functions of places, in square blocks of pairs, without those that a mask rules out.
+"""Softmax attention with a `score_mod` or `mask_mod`, in square blocks of pairs.
 
-Of each query are kept the greatest score `m` so far, the sum `l` of `exp(score - m)` and the
-context `c`, the values weighted so. A block that some query sees changes them,
+A block that the mask hides entirely costs its mask alone. For each query the blocks update the
+maximum `m` of its scores so far, the sum `l` of `exp(score - m)`, and the values `c` weighted so:
 
     m' = max(m, scores)
     l' = l exp(m - m') + sum exp(scores - m')
     c' = c exp(m - m') + exp(scores - m') v
 
-and `c / l` is the context in the end. From `m + log l` the backward pass has the weights of a block
-without those of the others. A block that is ruled out costs its mask alone.
+In the end the context is `c / l`. The backward pass computes the weights of each block again from
+`m + log l`, independently of the other blocks.
 
-Source: Dao et al. 2022, "FlashAttention", algorithms 1 and 4; blocks that a mask rules out as in
-Dong et al. 2024, "Flex attention".
+Source: Dao et al. 2022, "FlashAttention", algorithms 1 and 4; hidden blocks are skipped as in Dong
+et al. 2024, "Flex attention".
 """
 
 import functools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from keras import ops
 
-from ..normalizers import masked_softmax
+from ..shapes import joined
 from ..types import Tensor, accumulator_dtype, at_least_float32
-from ..vjp import pullback, with_gradient
-from .blocks import HIDDEN, Rule, dropout_factor, joined, times
+from ..vjp import pullback
+from .blocks import (
+    HIDDEN,
+    BlockPlan,
+    WeightOptions,
+    block_scores,
+    cast_as,
+    dropout_factor,
+    scaled,
+)
+from .mask_spec import MaskSpec, Range, after
 from .products import dot_products, sum_over_queries, weighted_sum
-from .reach import Span, nothing_after
 
-# Places on the side of a block: an eighth of the longer sequence, within these limits.
-LEAST_PLACES, MOST_PLACES = 256, 1024
-
-
-def block_sparse_attention(tensors: tuple, rule: Rule) -> Tensor:
-    """Attend by softmax; `tensors` are query, key, value, and what the score's function learns."""
-
-    def blocks_of(query: Tensor, key: Tensor, value: Tensor, *learned: Tensor) -> _Blocks:
-        return _Blocks(query, key, value, list(learned), rule)
-
-    def attend(*tensors: Tensor) -> tuple:
-        query, blocks = tensors[0], blocks_of(*tensors)
-        context, logs = blocks.forward()
-        return ops.cast(context, query.dtype), lambda upstream: blocks.backward(
-            context, logs, upstream
-        )
-
-    return with_gradient(attend, lambda *tensors: blocks_of(*tensors).plain())(*tensors)
+# Positions on the side of a block: an eighth of the longer sequence, within these limits.
+MIN_POSITIONS = 256
+MAX_POSITIONS = 1024
 
 
-@dataclass(frozen=True)
-class _Block:
-    """The pairs of some neighbouring queries and some neighbouring places of the memory."""
+class SquareBlock(NamedTuple):
+    """The pairs of some neighbouring queries and some neighbouring keys."""
 
-    rows: Span
-    columns: Span
-    column: int
+    rows: Range
+    keys: Range
+    column: int  # the index of the keys' range
     number: int
-    mask: Tensor  # which pairs are seen, or `None` for all
+    mask: Tensor  # boolean, True = attend; `None` for all pairs
 
-    def change(self, change: Callable, state: tuple) -> tuple:
-        """Return `change(*state)`, or the state as it is where no pair is seen."""
-        if self.mask is None:
-            return change(*state)
-        return ops.cond(ops.any(self.mask), lambda: change(*state), lambda: state)
-
-
-@dataclass(frozen=True)
-class _Blocks:
-    """All blocks of one attention, forward and backward."""
-
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    learned: list
-    rule: Rule
-
-    def spans(self) -> tuple[list[Span], list[Span]]:
-        """Return the queries of each row of blocks, and the places of each column."""
-        lengths = self.query.shape[2], self.key.shape[2]
-        size = min(max(LEAST_PLACES, -(-max(lengths) // 8)), MOST_PLACES)
-        rows, columns = (
-            [Span(start, min(size, length - start)) for start in range(0, length, size)]
-            for length in lengths
-        )
-        return rows, columns
-
-    def by_row(self) -> Iterator[tuple[Span, list[_Block]]]:
-        """Yield the queries of each row, and its blocks without those past causality."""
-        reach, (all_rows, columns) = self.rule.reach, self.spans()
-        for row, rows in enumerate(all_rows):
-            blocks = []
-            for column, span in enumerate(columns):
-                if reach.causal and span.start >= rows.stop:
-                    break
-                # Places that all of these queries see by their order need no mask for it.
-                inside = reach.window is None and span.stop <= rows.start + 1
-                mask = (reach.everywhere() if inside else reach).mask(rows, span)
-                blocks.append(_Block(rows, span, column, row * len(columns) + column, mask))
-            yield rows, blocks
-
-    def forward(self) -> tuple[Tensor, Tensor]:
-        """Return the context and the logarithm of each query's sum of exponentials."""
-        contexts: list[Tensor] = []
-        logs: list[Tensor] = []
-        for rows, blocks in self.by_row():
-            query = rows.cut(self.query, 2)
-            query = _after(contexts[-1], query) if contexts else query
-            shape = (*ops.shape(query)[:3], 1 + self.value.shape[3])
-            zeros = ops.zeros(shape, accumulator_dtype(query.dtype))
-            # Above what is hidden, whose weight then is 0 from the start.
-            state = zeros[..., :1] + HIDDEN / 2, zeros[..., :1], zeros[..., 1:]
-            for block in blocks:
-                state = block.change(functools.partial(self._read, block, query), state)
-            greatest, total, context = state
-            seen = greatest > HIDDEN / 2
-            total = ops.where(seen, total, 1.0)
-            contexts.append(ops.where(seen, context / total, 0.0))
-            logs.append(ops.where(seen, greatest + ops.log(total), 0.0))
-        return joined(contexts, 2), joined(logs, 2)
-
-    def plain(self) -> Tensor:
-        """Return the context by operations that the backend can differentiate."""
-        contexts = []
-        for rows, blocks in self.by_row():
-            query = rows.cut(self.query, 2)
-            scores, seen, factors, values = [], [], [], []
-            for block in blocks:
-                values.append(block.columns.cut(self.value, 2))
-                scores.append(self._scored(block, query, block.columns.cut(self.key, 2)))
-                mask = ops.ones((1, 1, 1, 1), "bool") if block.mask is None else block.mask
-                seen.append(ops.broadcast_to(mask, ops.shape(scores[-1])))
-                factors.append(dropout_factor(scores[-1], self.rule, block.number))
-            weights = masked_softmax(joined(scores, 3), joined(seen, 3))
-            factor = None if factors[0] is None else joined(factors, 3)
-            kept = times(weights, factor, self.value.dtype)
-            contexts.append(weighted_sum(kept, joined(values, 2)))
-        return ops.cast(joined(contexts, 2), self.query.dtype)
-
-    def _scored(self, block: _Block, query: Tensor, key: Tensor) -> Tensor:
-        """Return the scores of all pairs of a block."""
-        products, reach = at_least_float32(dot_products(query, key)), self.rule.reach
-        if reach.mods.score is None:
-            return products
-        return reach.mods.scored(products, reach.places(block.rows, block.columns), self.learned)
-
-    def _read(
-        self, block: _Block, query: Tensor, greatest: Tensor, total: Tensor, context: Tensor
-    ) -> tuple:
-        """Return the state of some queries after a block."""
-        key, value = block.columns.cut(self.key, 2), block.columns.cut(self.value, 2)
-        scores, _ = self._scores(block, _after(context, query), key)
-        above = ops.maximum(greatest, ops.max(scores, axis=-1, keepdims=True))
-        weights, before = ops.exp(scores - above), ops.exp(greatest - above)
-        kept = times(weights, dropout_factor(weights, self.rule, block.number), value.dtype)
-        return (
-            above,
-            total * before + ops.sum(weights, axis=-1, keepdims=True),
-            context * before + at_least_float32(weighted_sum(kept, value)),
-        )
-
-    def _scores(self, block: _Block, query: Tensor, key: Tensor) -> tuple:
-        """Return the scores and what turns their gradient to those of products and learned."""
-        products, reach = at_least_float32(dot_products(query, key)), self.rule.reach
-        if reach.mods.score is None:
-            scores, gradient = products, lambda upstream: (upstream,)
-        else:
-            places = reach.places(block.rows, block.columns)
-            scores, gradient = pullback(
-                lambda products, *learned: reach.mods.scored(products, places, learned),
-                (products, *self.learned),
-            )
-        return scores if block.mask is None else ops.where(block.mask, scores, HIDDEN), gradient
-
-    def backward(self, context: Tensor, logs: Tensor, upstream: Tensor) -> tuple:
-        """Return the gradients of all tensors."""
-        slope = ops.sum(at_least_float32(upstream) * context, axis=-1, keepdims=True)
-        of_memory = [
-            tuple(
-                at_least_float32(ops.zeros_like(span.cut(each, 2)))
-                for each in (self.key, self.value)
-            )
-            for span in self.spans()[1]
-        ]
-        of_learned = [at_least_float32(ops.zeros_like(tensor)) for tensor in self.learned]
-        of_queries: list[Tensor] = []
-        for rows, blocks in self.by_row():
-            query = rows.cut(self.query, 2)
-            query = _after(of_queries[-1], query) if of_queries else query
-            given = [rows.cut(tensor, 2) for tensor in (upstream, slope, logs)]
-            of_query = at_least_float32(ops.zeros_like(query))
-            for block in blocks:
-                change = functools.partial(self._add, block, (query, *given))
-                state = (of_query, *of_memory[block.column], *of_learned)
-                of_query, of_key, of_value, *of_learned = block.change(change, state)
-                of_memory[block.column] = of_key, of_value
-            of_queries.append(of_query)
-        of_key, of_value = (joined(list(parts), 2) for parts in zip(*of_memory, strict=True))
-        gradients = (joined(of_queries, 2), of_key, of_value, *of_learned)
-        tensors = (self.query, self.key, self.value, *self.learned)
-        return tuple(ops.cast(g, t.dtype) for g, t in zip(gradients, tensors, strict=True))
-
-    def _add(self, block: _Block, given: tuple, *totals: Tensor) -> tuple:
-        """Return gradients with what a block adds: of its queries, keys and values, and learned."""
-        query, upstream, slope, logs = (_after(totals[0], each) for each in given)
-        key, value = block.columns.cut(self.key, 2), block.columns.cut(self.value, 2)
-        scores, of_scores = self._scores(block, query, key)
-        weights = ops.exp(scores - logs)
-        factor = dropout_factor(weights, self.rule, block.number)
-        of_weights = times(at_least_float32(dot_products(upstream, value)), factor)
-        of_products, *of_learned = of_scores(weights * (of_weights - slope))
-        of_products, kept = ops.cast(of_products, query.dtype), times(weights, factor, value.dtype)
-        parts = (
-            weighted_sum(of_products, key),
-            sum_over_queries(of_products, query, key.shape[1]),
-            sum_over_queries(kept, upstream, key.shape[1]),
-            *of_learned,
-        )
-        return tuple(
-            total + at_least_float32(part) for total, part in zip(totals, parts, strict=True)
-        )
+    def update(self, function: Callable, state: tuple, skip: bool = True) -> tuple:
+        """Return `function(*state)`, or the state as it is where the mask hides all pairs."""
+        if self.mask is None or not skip:
+            return function(*state)
+        return ops.cond(ops.any(self.mask), lambda: function(*state), lambda: state)
 
 
-def _after(done: Tensor, tensor: Tensor) -> Tensor:
-    """Return a tensor that is there only after another: blocks at once would take more memory."""
-    return tensor + ops.cast(nothing_after(done), tensor.dtype)
+def forward(
+    tensors: Sequence[Tensor], options: WeightOptions, plan: BlockPlan, skip: bool = True
+) -> tuple[Tensor, tuple]:
+    """Return the context; save it in full precision, with each query's `m + log l`.
+
+    With `skip` hidden blocks are skipped.
+    """
+    query, key, value, *rest = tensors
+    contexts: list[Tensor] = []
+    logs: list[Tensor] = []
+    for rows, blocks in _rows_of_blocks(query, key, options.spec):
+        queries = after(rows.cut(query, 2), contexts[-1] if contexts else None)
+        shape = (*ops.shape(queries)[:3], 1 + value.shape[3])
+        zeros = ops.zeros(shape, accumulator_dtype(query.dtype))
+        # Above the score of hidden keys, whose weight then is 0 from the start.
+        state = zeros[..., :1] + HIDDEN / 2, zeros[..., :1], zeros[..., 1:]
+        for block in blocks:
+            given = (queries, block.keys.cut(key, 2), block.keys.cut(value, 2), rest)
+            read = functools.partial(_read, options, block, given)
+            state = block.update(read, state, skip)
+        maximum, total, context = state
+        seen = maximum > HIDDEN / 2
+        total = ops.where(seen, total, 1.0)
+        contexts.append(ops.where(seen, context / total, 0.0))
+        logs.append(ops.where(seen, maximum + ops.log(total), 0.0))
+    context = joined(contexts, 2)
+    return ops.cast(context, query.dtype), (context, joined(logs, 2))
+
+
+def _read(
+    options: WeightOptions,
+    block: SquareBlock,
+    given: tuple,
+    maximum: Tensor,
+    total: Tensor,
+    context: Tensor,
+) -> tuple:
+    """Return the state of some queries after a block of keys."""
+    query, key, value, rest = given
+    scores, _ = _scores_and_vjp(after(query, context), key, rest, options, block)
+    # The context does not depend on the maximum, so that it needs no gradient.
+    new = ops.maximum(maximum, ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True)))
+    weights = ops.exp(scores - new)
+    decay = ops.exp(maximum - new)
+    kept = scaled(weights, dropout_factor(weights, options, block.number), value.dtype)
+    return (
+        new,
+        total * decay + ops.sum(weights, axis=-1, keepdims=True),
+        context * decay + at_least_float32(weighted_sum(kept, value)),
+    )
+
+
+def backward(
+    tensors: Sequence[Tensor],
+    options: WeightOptions,
+    plan: BlockPlan,
+    context: Tensor,
+    saved: tuple,
+    d_context: Tensor,
+) -> tuple:
+    """Return the gradients of all tensors."""
+    query, key, value, *rest = tensors
+    context, logs = saved
+    inner = ops.sum(at_least_float32(d_context) * context, axis=-1, keepdims=True)
+    d_memory = [
+        tuple(at_least_float32(ops.zeros_like(keys.cut(each, 2))) for each in (key, value))
+        for keys in _ranges(query, key)[1]
+    ]
+    d_rest = [at_least_float32(ops.zeros_like(tensor)) for tensor in rest]
+    d_queries: list[Tensor] = []
+    for rows, blocks in _rows_of_blocks(query, key, options.spec):
+        queries = after(rows.cut(query, 2), d_queries[-1] if d_queries else None)
+        of_rows = (queries, *(rows.cut(tensor, 2) for tensor in (d_context, inner, logs)))
+        d_query = at_least_float32(ops.zeros_like(queries))
+        for block in blocks:
+            given = (*of_rows, block.keys.cut(key, 2), block.keys.cut(value, 2), rest)
+            add = functools.partial(_add_gradients, options, block, given)
+            state = (d_query, *d_memory[block.column], *d_rest)
+            d_query, d_key, d_value, *d_rest = block.update(add, state)
+            d_memory[block.column] = d_key, d_value
+        d_queries.append(d_query)
+    d_key, d_value = (joined(parts, 2) for parts in zip(*d_memory, strict=True))
+    return cast_as((joined(d_queries, 2), d_key, d_value, *d_rest), tensors)
+
+
+def _add_gradients(
+    options: WeightOptions, block: SquareBlock, given: tuple, *totals: Tensor
+) -> tuple:
+    """Add a block's gradients of its queries, its keys, its values and the rest."""
+    *of_rows, key, value, rest = given
+    query, d_context, inner, logs = (after(each, totals[0]) for each in of_rows)
+    scores, scores_vjp = _scores_and_vjp(query, key, rest, options, block)
+    weights = ops.exp(scores - logs)
+    factor = dropout_factor(weights, options, block.number)
+    d_weights = scaled(at_least_float32(dot_products(d_context, value)), factor)
+    d_products, *d_rest = scores_vjp(weights * (d_weights - inner))
+    d_products = ops.cast(d_products, query.dtype)
+    parts = (
+        weighted_sum(d_products, key),
+        sum_over_queries(d_products, query, key.shape[1]),
+        sum_over_queries(scaled(weights, factor, value.dtype), d_context, key.shape[1]),
+        *d_rest,
+    )
+    return tuple(total + at_least_float32(part) for total, part in zip(totals, parts, strict=True))
+
+
+def differentiable(tensors: Sequence[Tensor], options: WeightOptions, plan: BlockPlan) -> Tensor:
+    """Return the context by operations that the backend can differentiate, without branches."""
+    return forward(tensors, options, plan, skip=False)[0]
+
+
+def _scores_and_vjp(
+    query: Tensor, key: Tensor, rest: Sequence[Tensor], options: WeightOptions, block: SquareBlock
+) -> tuple:
+    """Return the scores of a block, and the VJP from them to the products and the rest."""
+    products = at_least_float32(dot_products(query, key))
+
+    def scored(products: Tensor, *rest: Tensor) -> Tensor:
+        return block_scores(products, rest, options, block.rows, [block.keys], block.mask)
+
+    if options.score_mod is None:
+        return scored(products), lambda d_scores: (d_scores,)
+    return pullback(scored, (products, *rest))
+
+
+def _ranges(query: Tensor, key: Tensor) -> tuple[list[Range], list[Range]]:
+    """Return the ranges of the queries and of the keys."""
+    lengths = query.shape[2], key.shape[2]
+    size = min(max(MIN_POSITIONS, -(-max(lengths) // 8)), MAX_POSITIONS)
+    rows, columns = (
+        [Range(start, min(size, length - start)) for start in range(0, length, size)]
+        for length in lengths
+    )
+    return rows, columns
+
+
+def _rows_of_blocks(
+    query: Tensor, key: Tensor, spec: MaskSpec
+) -> Iterator[tuple[Range, list[SquareBlock]]]:
+    """Yield each range of queries with its blocks, without those that causality hides."""
+    row_ranges, key_ranges = _ranges(query, key)
+    for row, rows in enumerate(row_ranges):
+        blocks = []
+        for column, keys in enumerate(key_ranges):
+            if spec.causal and keys.start >= rows.stop:
+                break
+            # Keys that precede all of these queries need no causal mask.
+            precede = spec.window is None and keys.stop <= rows.start + 1
+            mask = (spec.without_causality() if precede else spec).mask(rows, [keys])
+            blocks.append(SquareBlock(rows, keys, column, row * len(key_ranges) + column, mask))
+        yield rows, blocks

@@ -1,4 +1,4 @@
-"""Attention over some axes of inputs that have several between batch and features."""
+"""Static and dynamic shapes, and inputs with several axes of steps."""
 
 import math
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from .types import Tensor
 
 
 def reshaped(tensor: Tensor, sizes: Sequence[Any]) -> Tensor:
-    """Reshape a tensor; a graph that does not know one of the sizes leaves it to be inferred.
+    """Reshape a tensor; a single unknown size is left to be inferred.
 
-    Else it would read the unknown size off another tensor and put the sizes together, which are
-    three operations and more in each step of a search.
+    Otherwise a graph would read the unknown size off another tensor and pack the sizes, which
+    costs three or more operations in each step of a search.
     """
     known = [size for size in sizes if isinstance(size, int)]
     if len(known) == len(sizes) - 1 and all(known):
@@ -23,9 +23,9 @@ def reshaped(tensor: Tensor, sizes: Sequence[Any]) -> Tensor:
 
 
 def sizes_of(tensor: Tensor) -> tuple:
-    """Return a tensor's sizes for `ops.reshape`, which infers the only one that a graph misses.
+    """Return a tensor's sizes for `ops.reshape`, with -1 for a single unknown size.
 
-    `ops.shape` has five operations for each size that is not known, and in eager mode one.
+    `ops.shape` adds five operations to a graph for each unknown size, and one in eager mode.
     """
     sizes = tuple(tensor.shape)
     if sizes.count(None) > 1 or (None in sizes and 0 in sizes):
@@ -34,21 +34,54 @@ def sizes_of(tensor: Tensor) -> tuple:
 
 
 def size_of(tensor: Tensor, axis: int) -> Any:
-    """Return a tensor's size along an axis: an integer where it is known, without an operation."""
+    """Return the size of an axis: an integer where it is known, without an operation."""
     known = tensor.shape[axis]
     return ops.shape(tensor)[axis] if known is None else known
 
 
 def sizes_from(tensor: Tensor, axis: int) -> list:
-    """Return a tensor's sizes from an axis on: integers where all of them are known."""
+    """Return the sizes from an axis on: integers where all of them are known."""
     known = list(tensor.shape)[axis:]
     return list(ops.shape(tensor))[axis:] if None in known else known
 
 
-def product(x: Tensor, kernel: Tensor) -> Tensor:
-    """Return `x W` of `(..., D)` and `(D, U)`, one product over all rows.
+def can_be_one(first: tuple, second: tuple) -> bool:
+    """Return whether two shapes may be the same; an unknown size matches any size."""
+    return len(first) == len(second) and all(
+        None in pair or pair[0] == pair[1] for pair in zip(first, second, strict=True)
+    )
 
-    On TensorFlow Keras makes a `tensordot` of `matmul`, whose gradient XLA cannot compile in a
+
+def sized_as(tensor: Tensor, like: Tensor) -> Tensor:
+    """Return a tensor of the shape of `like`, with the static sizes of `like`.
+
+    TensorFlow requires the variables of a loop to keep their static sizes. Slices and gathers of
+    an unknown size lose them, and reshaping restores them.
+    """
+    if tuple(tensor.shape) == tuple(like.shape):
+        return tensor
+    return ops.reshape(tensor, ops.shape(like))
+
+
+def minimum(a: Tensor, b: Tensor) -> Tensor:
+    """Return the smaller of two integers or scalar tensors, an integer where both are."""
+    return min(a, b) if isinstance(a, int) and isinstance(b, int) else ops.minimum(a, b)
+
+
+def maximum(a: Tensor, b: Tensor) -> Tensor:
+    """Return the larger of two integers or scalar tensors, an integer where both are."""
+    return max(a, b) if isinstance(a, int) and isinstance(b, int) else ops.maximum(a, b)
+
+
+def joined(tensors: Sequence[Tensor], axis: int) -> Tensor:
+    """Concatenate tensors along an axis; a single tensor is returned as it is."""
+    return tensors[0] if len(tensors) == 1 else ops.concatenate(tensors, axis=axis)
+
+
+def product(x: Tensor, kernel: Tensor) -> Tensor:
+    """Return `x W` of `(..., D)` and `(D, U)`, as one product over all rows.
+
+    On TensorFlow Keras makes a `tensordot` of `matmul`, and XLA cannot compile its gradient in a
     loop.
     """
     rows = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), kernel)
@@ -56,7 +89,7 @@ def product(x: Tensor, kernel: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Axes:
+class AttentionAxes:
     """Folds inputs of any rank to `(batch, steps, features)`: the `attended` axes become steps."""
 
     rank: int
@@ -64,11 +97,11 @@ class Axes:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the inputs have the shape `(batch, steps, features)` already."""
+        """Whether the inputs have the shape `(batch, steps, features)`."""
         return self.rank == 3
 
     def order(self) -> tuple[int, ...]:
-        """Return all axes but the features: batch, free axes, attended axes."""
+        """Return all axes except the features: batch, free axes, attended axes."""
         free = [axis for axis in range(1, self.rank - 1) if axis not in self.attended]
         return (0, *free, *self.attended)
 
@@ -79,7 +112,7 @@ class Axes:
         return tuple(sizes[:-count]), tuple(sizes[-count:])
 
     def fold(self, tensor: Tensor) -> Tensor:
-        """Fold inputs, or a mask of them without features; `None` stays `None`."""
+        """Fold inputs, or their mask, which has no features; `None` stays `None`."""
         if tensor is None or self.is_plain:
             return tensor
         batch, steps = self.sizes(ops.shape(tensor))
@@ -89,7 +122,7 @@ class Axes:
         return ops.reshape(moved, (math.prod(batch), math.prod(steps), *rest))
 
     def fold_pairs(self, mask: Tensor, query: Tensor, value: Tensor) -> Tensor:
-        """Fold a mask of pairs `(..., T, S)`, in which attended axes stand for `T` and for `S`."""
+        """Fold a mask of pairs `(..., T, S)`, where `T` and `S` are the attended axes."""
         if mask is None or self.is_plain:
             return mask
         (batch, steps), (_, length) = self.sizes(ops.shape(query)), self.sizes(ops.shape(value))
@@ -104,7 +137,7 @@ class Axes:
         return ops.reshape(mask, (math.prod(batch), heads, *flat))
 
     def unfold(self, output: Tensor, inputs: Tensor) -> Tensor:
-        """Give an output `(batch, steps, ...)` the axes of the inputs that it comes from."""
+        """Give an output `(batch, steps, ...)` the axes of its inputs."""
         if self.is_plain:
             return output
         rest = tuple(ops.shape(output)[2:])

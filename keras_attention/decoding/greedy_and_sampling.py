@@ -1,55 +1,33 @@
-"""One hypothesis a row: greedy search and sampling, and the loop that they share."""
+"""Greedy search and sampling, which extend one hypothesis in each row."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import keras
 from keras import ops
 
-from ..ops.types import Tensor
+from ..ops.types import Tensor, check_integer, check_number
 from . import loop as loops
 from .loop import DecodingResult
-from .problem import NEVER, Problem, broadcast_rows, check_integer, check_number, gather_beams
+from .problem import NEVER, SearchProblem, broadcast_rows, gather_beams
 from .seeds import seeds_of_rows, uniform_numbers
 
-# How many tokens are sorted before it is known that the nucleus needs more of them.
+# Number of tokens that are sorted first; the whole vocabulary only if the nucleus has more.
 NUCLEUS_HEAD = 256
 SMALLEST_TEMPERATURE = 1.2e-38  # the smallest normal float32
 
 
-def greedy_search(
-    step: Callable,
-    state: Any,
-    *,
-    start_id: Any,
-    end_id: int,
-    max_length: Any,
-    min_length: int = 0,
-    pad_id: int = 0,
-    no_repeat_ngram: int = 0,
-    attention_key: str | None = None,
-    constant_keys: Sequence[str] = (),
-    growing_axes: Mapping[str, int] | None = None,
-    shrink_batch: bool = False,
-    longest: int | None = None,
-    room: int | None = None,
-    prefix: Tensor = None,
-) -> DecodingResult:
-    """Take the most probable token at each step, until the end token or the longest length.
+def greedy_search(step: Callable, state: Any, **problem: Any) -> DecodingResult:
+    """Take the most probable token at each step, until the end token or the maximum length.
 
-    Of equally probable tokens the one with the lowest number is taken.
+    Of equally probable tokens the one with the lowest id is taken.
 
     Args:
-        step, state: As in `search`; the step function over `B` rows.
-        start_id, end_id, pad_id, attention_key, constant_keys, growing_axes, shrink_batch, longest,
-            room, prefix: As in `search`.
-        max_length: Most tokens of a hypothesis, the end counted: an integer, or one for each
-            sentence, `(B,)`. In a `tf.function` it may be a tensor; `jax.jit` needs its value, or
-            `longest`.
-        min_length: Integer, fewest tokens, the end counted. A hypothesis ends before only where
-            nothing else can continue it.
-        no_repeat_ngram: As in `SearchOptions`.
+        step: The step function over `B` rows, as in `SearchProblem`.
+        state: As in `SearchProblem`.
+        **problem: The other arguments of `SearchProblem`: `start_id`, `end_id`, `max_length`, and
+            those with defaults.
 
     Returns:
         A `DecodingResult` with one hypothesis for each sentence. Its score is its log-probability.
@@ -68,60 +46,51 @@ def greedy_search(
     >>> ops.convert_to_numpy(result.tokens).tolist()
     [[[2, 0, 0, 0]]]
     """
-    ids, lengths = (start_id, end_id, pad_id), (max_length, min_length, longest, room)
-    keys = (attention_key, constant_keys, growing_axes)
-    problem = Problem(step, state, ids, lengths, keys, no_repeat_ngram, shrink_batch, prefix=prefix)
+    given = SearchProblem(step, state, copies=1, **problem)
 
     def choose(logits: Tensor, normalizer: Tensor, *_: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         values, tokens = loops.chunked_top_k(logits, 1)
         log_probabilities = loops.normalize(values[:, 0], normalizer)
         return tokens[:, 0], log_probabilities, log_probabilities
 
-    return _SingleHypothesisLoop(problem, choose).run()
+    return _SingleHypothesisLoop(given, choose).run()
 
 
 def sample(
     step: Callable,
     state: Any,
     *,
-    start_id: Any,
-    end_id: int,
-    max_length: Any,
-    min_length: int = 0,
     temperature: float = 1.0,
     top_k: int = 0,
     top_p: float = 1.0,
     seed: int | keras.random.SeedGenerator | Tensor | None = None,
     n_best: int = 1,
-    pad_id: int = 0,
-    no_repeat_ngram: int = 0,
-    attention_key: str | None = None,
-    constant_keys: Sequence[str] = (),
-    growing_axes: Mapping[str, int] | None = None,
-    shrink_batch: bool = False,
-    longest: int | None = None,
-    prefix: Tensor = None,
+    **problem: Any,
 ) -> DecodingResult:
-    """Draw each token at random, until the end token or the longest length.
+    """Draw each token at random, until the end token or the maximum length.
 
-    The temperature divides the logits. Forbidden tokens go first, then all but the `top_k` most
-    probable, then all but the nucleus: the most probable tokens, as long as those before hold less
-    than `top_p` of the remaining probability. Of equally probable tokens the lower number goes
-    first.
+    The temperature divides the logits. Forbidden tokens are removed, then all but the `top_k` most
+    probable, then all but the nucleus: the most probable tokens, up to the one with which their
+    share of the remaining probability reaches `top_p`. Of equally probable tokens the one with the
+    lower id comes first.
 
     Args:
-        step: The step function over `B * n_best` rows.
-        state and the arguments that are not listed here: As in `greedy_search`.
-        n_best, temperature, top_k, top_p: As in `SearchOptions`.
-        seed: Integer: every call draws the same, on every backend. A `keras.random.SeedGenerator`:
-            each call draws anew. `None`: as `keras.random` does, from the global generator. An
-            integer tensor `(B, 2)` is a seed for each sentence, on which alone its samples depend:
-            see `sentence_seeds`.
+        step: The step function over `B * n_best` rows, as in `SearchProblem`.
+        state: As in `SearchProblem`.
+        temperature: As in `SearchOptions`.
+        top_k: As in `SearchOptions`.
+        top_p: As in `SearchOptions`.
+        seed: Integer: every call draws the same samples, on every backend. A
+            `keras.random.SeedGenerator`: each call draws new ones. `None`: the global generator of
+            `keras.random`. An integer tensor `(B, 2)`: a seed for each sentence, which alone
+            determines its samples, as `sentence_seeds` returns them.
+        n_best: As in `SearchOptions`.
+        **problem: The other arguments of `SearchProblem`, without `room` and `sentence_keys`.
 
     Returns:
-        A `DecodingResult` with `n_best` samples for each sentence, ranked. A score is the sample's
-        log-probability in the distribution that it was drawn from, after temperature, `top_k` and
-        `top_p`; `log_probabilities` are the model's own, in the full one.
+        A `DecodingResult` with `n_best` samples for each sentence, ranked. A score is the
+        log-probability of a sample in the distribution that it was drawn from, after temperature,
+        `top_k` and `top_p`; `log_probabilities` are those of the full distribution of the model.
 
     Raises:
         ValueError: As `search`.
@@ -144,14 +113,10 @@ def sample(
     """
     check_integer("n_best", n_best, 1)
     check_sampling(temperature, top_k, top_p)
-    ids, lengths = (start_id, end_id, pad_id), (max_length, min_length, longest, None)
-    keys = (attention_key, constant_keys, growing_axes)
-    problem = Problem(
-        step, state, ids, lengths, keys, no_repeat_ngram, shrink_batch, n_best, prefix=prefix
-    )
-    # The two numbers of each token, for all steps at once: a step of the loop has less to do.
-    seeds = seeds_of_rows(seed, problem.batch_size)
-    numbers = uniform_numbers(seeds, problem.longest, n_best)
+    given = SearchProblem(step, state, copies=n_best, room=None, sentence_keys=(), **problem)
+    # Two numbers for each token, drawn for all steps at once: the loop has less to do.
+    seeds = seeds_of_rows(seed, given.batch_size)
+    numbers = uniform_numbers(seeds, given.longest, n_best)
 
     def choose(
         logits: Tensor, normalizer: Tensor, index: Tensor, rows: Tensor
@@ -162,7 +127,7 @@ def sample(
         is_nan = ops.isnan(log_probabilities)
         return tokens, ops.where(is_nan, log_probabilities, scores), log_probabilities
 
-    result = _SingleHypothesisLoop(problem, choose).run()
+    result = _SingleHypothesisLoop(given, choose).run()
     if n_best == 1:
         return result
     _, order = loops.ordered_top_k(result.scores, n_best)
@@ -170,22 +135,26 @@ def sample(
 
 
 def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
-    """Raise a ValueError where an option of the samples is out of its range."""
+    """Raise a ValueError if an option of sampling is out of its range."""
     check_integer("top_k", top_k, 0)
-    check_number("temperature", temperature, "above 0, or use `greedy_search`", lambda x: x > 0)
-    check_number("top_p", top_p, "in (0, 1]", lambda x: 0 < x <= 1)
+    if check_number("temperature", temperature) == 0:
+        raise ValueError(
+            "`temperature` must be a finite number above 0; `greedy_search` takes the most "
+            f"probable token. Received: temperature={temperature!r}"
+        )
+    check_number("top_p", top_p, above=True, maximum=1)
 
 
 @dataclass(frozen=True)
 class _SingleHypothesisLoop:
-    """Extends each row until all are complete, by the tokens that `choose` picks.
+    """The loop that extends each row by the tokens of `choose` until all rows are complete.
 
     `choose(logits (R, V), normalizer (R,), index, rows (R,))` returns tokens, their terms of the
     score, and their log-probabilities. Forbidden tokens have the logit `-inf`; the `normalizer`
-    counts them.
+    includes them.
     """
 
-    problem: Problem
+    problem: SearchProblem
     choose: Callable
 
     def run(self) -> DecodingResult:
@@ -216,7 +185,7 @@ class _SingleHypothesisLoop:
             "state": problem.initial,
             "last": problem.start,
             "open": ops.ones((rows,), dtype="bool"),
-            # Padding may be no token of the model, so a complete row is filled with end tokens.
+            # `pad_id` may be no token of the model: a complete row is filled with end tokens.
             "tokens": ops.full((rows, problem.longest), problem.end_id, dtype="int32"),
             "lengths": ops.zeros((rows,), dtype="int32"),
             "scores": ops.zeros((rows,), dtype="float32"),
@@ -241,7 +210,7 @@ class _SingleHypothesisLoop:
         normalizer = ops.logsumexp(logits, axis=-1)
         allowed = self.problem.allowed(logits, loop["tokens"], index, fixed.get("prefix"))
         tokens, scores, log_probabilities = self.choose(allowed, normalizer, index, fixed["rows"])
-        # A row that nothing can follow ends, with a log-probability that says so: -inf or NaN.
+        # A row that no token can follow ends, with the log-probability -inf or NaN.
         tokens = ops.where(is_open & ops.isfinite(log_probabilities), tokens, end_id)
         log_probabilities = ops.where(is_open, log_probabilities, 0.0)
         advanced = {
@@ -267,11 +236,11 @@ class _SingleHypothesisLoop:
 def _draw_token(
     logits: Tensor, numbers: Tensor, temperature: float, top_k: int, top_p: float
 ) -> tuple[Tensor, Tensor]:
-    """Draw tokens `(R,)` and log-probabilities by uniform numbers `(2, R)`, inverting the CDF."""
+    """Draw tokens `(R,)` by inverting the CDF at `(2, R)`; return log-probabilities too."""
     size = logits.shape[-1]
     largest = ops.max(logits, axis=-1, keepdims=True)
     largest = ops.where(ops.isinf(largest), 0.0, largest)
-    # Relative to the largest before the division, so that no temperature overflows.
+    # Minus the largest before the division, so that no temperature overflows.
     logits = (logits - largest) / max(float(temperature), SMALLEST_TEMPERATURE)
     if top_k:
         values, tokens = loops.chunked_top_k(logits, min(top_k, size))
@@ -283,7 +252,7 @@ def _draw_token(
     values, tokens = loops.chunked_top_k(logits, min(NUCLEUS_HEAD, size))
     if size <= NUCLEUS_HEAD:
         return _draw_sorted(values, tokens, total, numbers[0], top_p)
-    # All of the vocabulary is sorted only where the nucleus of some row needs it.
+    # The whole vocabulary is sorted only if the nucleus of a row needs it.
     mass = ops.sum(ops.exp(values), axis=-1, keepdims=True)
     return ops.cond(
         ops.all(mass >= top_p * total),
@@ -299,29 +268,29 @@ def _draw_sorted(
     if top_p < 1:
         before = ops.cumsum(weights, axis=-1) - weights
         weights = ops.where(before < top_p * total, weights, 0.0)
-    places, log_probabilities = _draw(weights, numbers)
-    return loops.pick(tokens, places), log_probabilities
+    indices, log_probabilities = _draw(weights, numbers)
+    return loops.pick(tokens, indices), log_probabilities
 
 
 def _draw_among_many(
     weights: Tensor, chunk_numbers: Tensor, numbers: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Do as `_draw` in two draws, a chunk and a place in it: short sums are fast and exact."""
+    """Draw a chunk, then an index in it, as `_draw` does: short sums are fast and exact."""
     chunks = loops.cut_in_chunks(weights, 0.0)
     rows, count, width = ops.shape(chunks)
-    chunk, of_chunk = _draw(ops.sum(chunks, axis=-1), chunk_numbers)
+    chunk, chunk_log = _draw(ops.sum(chunks, axis=-1), chunk_numbers)
     drawn = ops.arange(rows, dtype="int32") * count + chunk
-    place, of_place = _draw(ops.take(ops.reshape(chunks, (-1, width)), drawn, axis=0), numbers)
-    return chunk * width + place, of_chunk + of_place
+    index, index_log = _draw(ops.take(ops.reshape(chunks, (-1, width)), drawn, axis=0), numbers)
+    return chunk * width + index, chunk_log + index_log
 
 
 def _draw(weights: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
-    """Return places `(R,)` drawn in proportion to `weights (R, n)`, and their log-probabilities."""
-    # A place of weight zero has no mass, and so is never drawn, however the sums are rounded.
+    """Draw indices `(R,)` in proportion to `weights (R, n)`; return their log-probabilities too."""
+    # An index of weight zero has no mass, so that it is never drawn, whatever is rounded.
     mass = ops.where(weights > 0, ops.cumsum(weights, axis=-1), 0.0)
     total = ops.max(mass, axis=-1)
     sought = (1.0 - numbers) * total
-    places = ops.argmax(ops.cast(mass >= sought[:, None], "int32"), axis=-1)
-    places = ops.cast(places, "int32")
-    log_probabilities = ops.log(loops.pick(weights, places)) - ops.log(total)
-    return places, ops.where(total > 0, log_probabilities, NEVER)
+    indices = ops.argmax(ops.cast(mass >= sought[:, None], "int32"), axis=-1)
+    indices = ops.cast(indices, "int32")
+    log_probabilities = ops.log(loops.pick(weights, indices)) - ops.log(total)
+    return indices, ops.where(total > 0, log_probabilities, NEVER)
