@@ -186,8 +186,8 @@ class Explanation:
             layer: the layer. Default: the one that the map names, with the head that it names.
             head: its head; None for the mean of all, `"all"` for a sheet with every head.
             groups: whether to draw words in place of their pieces, or sentences in place of their
-                words. Default: as the map says, which shows whole words, but not sentences, nor the one
-                word that a text such as a date is.
+                words. Default: as the map says, which shows whole words, but not sentences, nor the
+                one word that a text such as a date is.
 
         Raises:
             ValueError: where there is no such map, layer or head, or the file exists.
