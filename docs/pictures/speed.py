@@ -29,7 +29,7 @@ def ratios() -> Figure:
     )
     axes.bar_label(bars, [f"{value:g}" for value in values], padding=3, fontsize=9)
     axes.set_yticks(range(len(names)), [name.replace("`", "") for name in names], fontsize=9)
-    axes.axvline(1, color="0.35", linewidth=1)
+    axes.axvline(1, color="0.6", linewidth=1, zorder=0)
     axes.annotate("equally fast", (1, len(names) - 0.4), ha="center", fontsize=9)
     axes.set_xlim(0, 5)
     axes.set_ylim(-0.6, len(names) + 0.2)

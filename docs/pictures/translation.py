@@ -37,6 +37,9 @@ def pictures() -> dict[str, Figure]:
         with matplotlib.rc_context(dict.fromkeys(texts, INK) if is_dark else {}):
             figure = plot_alignment(weights, source, target, colormap=colors)
         figure.axes[1].remove()  # the scale: every colour is read beside its neighbours here
+        figure.axes[0].tick_params(labelsize=14)
+        for axis in (figure.axes[0].xaxis, figure.axes[0].yaxis):
+            axis.label.set(fontsize=15, fontweight="bold")
         if is_dark:
             figure.set_facecolor(PAPER)
             figure.axes[0].grid(which="minor", color="0.25", linewidth=0.4)
