@@ -353,6 +353,8 @@ def _draw_heads(
             continue
         image = panel.imshow(heads[number], **shown)
         panel.set_xlabel(f"head {number}", fontsize=8)
+        if number < across:
+            panel.set_title(axis_labels[0], fontsize=9, **style)
         columns = _ticks(source if number < across else [], width, _HEAD_FONT)
         rows = _ticks(target if number % across == 0 else [], height, _HEAD_FONT)
         panel.set_xticks(*columns, rotation=90, fontsize=_HEAD_FONT, **style)
@@ -360,8 +362,7 @@ def _draw_heads(
         panel.tick_params(length=2, width=0.5, pad=2, top=True, bottom=False)
         panel.tick_params(labeltop=True, labelbottom=False)
         panel.spines[:].set_linewidth(0.5)
-    if any(axis_labels):
-        figure.supylabel(f"{axis_labels[1]}, by the {axis_labels[0]} above", fontsize=9, **style)
+    figure.supylabel(axis_labels[1], fontsize=9, **style)
     bar = figure.colorbar(image, ax=list(panels), shrink=0.6)
     bar.set_label("attention weight", fontsize=8)
     bar.ax.tick_params(labelsize=_HEAD_FONT)
