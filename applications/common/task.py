@@ -590,10 +590,11 @@ class TextTask(OwnModel, keras_hub.models.Task):
         """Return the task of a preset.
 
         Args:
-            preset: a folder that `save_to_preset` wrote, a run folder, the name of a preset that
-                comes with the package, or a handle: `hf://user/name`, `kaggle://...`. A translator
-                may also be a model that others have trained, as the tutorial "Translators that
-                others have trained" says.
+            preset: a folder that `save_to_preset` wrote, a run folder, a handle (`hf://user/name`,
+                `kaggle://...`), or the name of a preset that is installed: `"dates"`, and with the
+                extra `pretrained` Firefox' translators `"firefox-en-pt"` and `"firefox-pt-en"`. A
+                translator may also be a folder or handle of a model that others have trained, as
+                the tutorial "Translate now, then teach it your words" says.
             load_weights: whether to load the weights; else they are new ones.
             **kwargs: arguments of the constructor to change; `dtype` of the network. With a
                 `preprocessor` of other vocabularies, tokens that the preset knows keep their

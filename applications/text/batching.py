@@ -196,7 +196,7 @@ class BucketedBatches:
             return tf.nest.pack_sequence_as(first, arrays)
 
         # Not `from_generator`: on Python 3.11 and later TensorFlow then gives each large tensor
-        # fresh pages, and a step of training takes up to twice as long (docs/benchmarks.md).
+        # fresh pages, and a step of training takes up to twice as long (docs/lab/benchmarks.md).
         if epochs is None:
             steps = tf.data.Dataset.counter(start_step)
         else:

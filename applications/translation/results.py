@@ -89,18 +89,22 @@ class Translation(Searched):
             )
         if path is not None:
             check_picture(path)
-        drawn = self.alignment, self.source_tokens, self.tokens
-        return written(plot_alignment(*(whole_words(*drawn) if words else drawn)), path)
+        return written(plot_alignment(*self._drawn(words)), path)
 
-    def show(self) -> str:
+    def show(self, *, words: bool = True) -> str:
         """Return the alignment as text, for a terminal; of no alignment, the translation.
 
         A note below says which words of the source are unknown.
+
+        Args:
+            words: whether to write whole words in place of their pieces, as in `plot`.
         """
-        shown = self.text
-        if self.can_be_drawn:
-            shown = alignment_text(self.alignment, self.source_tokens, self.tokens)
+        shown = alignment_text(*self._drawn(words)) if self.can_be_drawn else self.text
         return "\n\n".join(filter(None, [shown, self.note]))
+
+    def _drawn(self, words: bool) -> tuple[np.ndarray, list[str], list[str]]:
+        drawn = self.alignment, self.source_tokens, self.tokens
+        return whole_words(*drawn) if words else drawn
 
 
 def whole_words(
@@ -199,9 +203,17 @@ def links_of(translation: Translation, preprocessor: TranslationPreprocessor) ->
 
 
 def maps_of(
-    result: Translation, maps: dict[str, Any], place: int, preprocessor: TranslationPreprocessor
+    result: Translation,
+    maps: dict[str, Any],
+    place: int,
+    preprocessor: TranslationPreprocessor,
+    layer: int = -1,
+    head: int | None = None,
 ) -> list[AttentionMap]:
-    """Return the maps of a translation out of those of all, `(ranked, layers, heads, ...)`."""
+    """Return the maps of a translation out of those of all, `(ranked, layers, heads, ...)`.
+
+    Its alignment is `head` of the decoder's `layer`, which the map between both texts shows first.
+    """
     if not result.ids:
         return []
     source = _with_words(preprocessor.source_tokenizer, result.source_tokens)
@@ -214,7 +226,8 @@ def maps_of(
     for name, weights in maps.items():
         rows, columns = sides.get(name, (Tokens(target.tokens), before))
         weights = weights[place][..., : len(rows.tokens), : len(columns.tokens)]
-        found.append(attention_map(name, rows, columns, weights))
+        first = (layer, head) if name == "cross-attention" else ()
+        found.append(attention_map(name, rows, columns, weights, *first))
     return found
 
 

@@ -592,11 +592,14 @@ class Translator(SearchTask):
             found = self._compiled("maps", self.backbone.attention_maps, 2, 2)
             maps = found(np.repeat(padded(ids), len(ranked), axis=0), written)
         maps = {name: ops.convert_to_numpy(weights) for name, weights in maps.items()}
+        network = self.backbone
+        layer = getattr(network, "attention_layer", -1)
+        head = getattr(network, "attention_head", None)
         answers = [
             ExplainedAnswer(
                 each.text,
                 each.score,
-                maps_of(each, maps, place, self.preprocessor),
+                maps_of(each, maps, place, self.preprocessor, layer, head),
                 each.token_log_probabilities or [],
             )
             for place, each in enumerate(ranked)

@@ -334,14 +334,14 @@ plt.show()
 #
 # The package's classifiers take any KerasHub backbone, by the name of a preset or from a folder. This writes ours to a
 # folder; `keras-attention train classification --model.architecture backbone --model.backbone FOLDER` reads it ([the
-# tutorial](../tutorials/classify.md#a-pretrained-backbone)).
+# tutorial](../tutorials/classify_more.md#a-pretrained-backbone)).
 
 # %% [markdown] lang="zh"
 # ## 换成真正的 BERT
 #
 # 本包的分类器接受任何 KerasHub 骨干网络：预设的名字（会下载），或一个文件夹。我们的模型可以这样写进文件夹；
 # `keras-attention train classification --model.architecture backbone --model.backbone FOLDER` 会读它
-# （[教程](../tutorials/classify.md#a-pretrained-backbone)）。
+# （[教程](../tutorials/classify_more.md#a-pretrained-backbone)）。
 
 # %%
 folder = Path(tempfile.mkdtemp()) / "hotel-bert"

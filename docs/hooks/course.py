@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
+from mkdocs.utils import meta
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
@@ -49,7 +50,8 @@ def on_files(files: Files, config) -> Files:
 
 def _both(name: str, files: Files, names: list[str]) -> dict[str, str]:
     found = [files.get_file_from_path(each) for each in (name, translation.translated(name))]
-    english, chinese = (file and file.content_string for file in found)
+    # Without what stands before the title for the theme.
+    english, chinese = (file and meta.get_data(file.content_string)[0] for file in found)
     chinese = translation.compare(english, chinese, name)
     translation.check_links(chinese, name, names)
     return {name: english, translation.translated(name): translation.with_anchors(english, chinese)}

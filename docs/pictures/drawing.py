@@ -7,12 +7,12 @@ from matplotlib.figure import Figure
 
 from docs.pictures import (
     answers,
-    dates,
     inner_attention,
     mechanisms,
     multi_head,
     positions,
     reversal,
+    speed,
     summarization,
 )
 
@@ -20,7 +20,6 @@ from docs.pictures import (
 def draw_all() -> dict[str, bytes]:
     """Return the PNG of every picture by its name."""
     pictures: dict[str, Callable[[], Figure]] = {
-        "dates": dates.dates,
         "attention_by_position": answers.positions,
         "bahdanau": mechanisms.bahdanau,
         "luong": mechanisms.luong,
@@ -36,6 +35,7 @@ def draw_all() -> dict[str, bytes]:
         "multi_head": multi_head.options,
         "positions": positions.encoding,
         "learned_positions": positions.learned,
+        "speed": speed.ratios,
     }
     return {name: _png(picture()) for name, picture in pictures.items()}
 

@@ -33,6 +33,7 @@ _LEGEND = "weight: ░ about 1/4, ▒ 1/2, ▓ 3/4, █ 1"
 _CELL = 2  # columns of a cell: room for an East Asian character of the heading
 _LEFT_TO_RIGHT_MARK = "\N{LEFT-TO-RIGHT MARK}"
 Labels = tuple[list[str], list[str]]  # of the source, and of the target
+AXIS_LABELS = ("input", "output")
 
 
 def plot_alignment(
@@ -46,6 +47,7 @@ def plot_alignment(
     maximum: float | None = None,
     colormap: str | None = None,
     dpi: int = 150,
+    axis_labels: tuple[str, str] = AXIS_LABELS,
 ) -> "Figure":
     """Draw attention weights as a heat map: the source along the top, the target down the side.
 
@@ -63,6 +65,7 @@ def plot_alignment(
         colormap: Name of a colour map of matplotlib, the colour of zero first. Default: from white
             to dark blue.
         dpi: Pixels to the inch in formats made of pixels.
+        axis_labels: What the source and the target are called on the axes; `""` for nothing.
 
     Raises:
         ValueError: If the weights do not fit the tokens or are negative or not finite, or if the
@@ -82,8 +85,8 @@ def plot_alignment(
     shown = {"cmap": colors_of(colormap), "vmin": 0, "vmax": maximum, "aspect": "auto"}
     source, target = labels_of(source_tokens), labels_of(target_tokens)
     title = shape_right_to_left(title or "")
-    draw = functools.partial(_draw, weights, (source, target), title, shown, dpi)
-    return make_figure(draw, [*source, *target, title], path, overwrite)
+    draw = functools.partial(_draw, weights, (source, target), title, shown, dpi, axis_labels)
+    return make_figure(draw, [*source, *target, title, *axis_labels], path, overwrite)
 
 
 def plot_heads(
@@ -97,14 +100,15 @@ def plot_heads(
     maximum: float | None = None,
     colormap: str | None = None,
     dpi: int = 150,
+    axis_labels: tuple[str, str] = AXIS_LABELS,
 ) -> "Figure":
     """Draw all heads of a layer in one `matplotlib.figure.Figure`, up to four to a row.
 
     Args:
         attention: Weights of shape `(H, T, S)`: of each head a row for each target token.
-        source_tokens, target_tokens, path, title, overwrite, maximum, colormap, dpi: As in
-            [`plot_alignment`][keras_attention.visualization.plot_alignment]. In self-attention
-            source and target tokens are the same.
+        source_tokens, target_tokens, path, title, overwrite, maximum, colormap, dpi, axis_labels:
+            As in [`plot_alignment`][keras_attention.visualization.plot_alignment]. In
+            self-attention source and target tokens are the same.
 
     Raises:
         ValueError, FileExistsError: As `plot_alignment`, and where the weights have no heads.
@@ -130,8 +134,8 @@ def plot_heads(
     shown = {"cmap": colors_of(colormap), "vmin": 0, "vmax": maximum, "aspect": "auto"}
     source, target = labels_of(source_tokens), labels_of(target_tokens)
     title = shape_right_to_left(title or "")
-    draw = functools.partial(_draw_heads, heads, (source, target), title, shown, dpi)
-    return make_figure(draw, [*source, *target, title], path, overwrite)
+    draw = functools.partial(_draw_heads, heads, (source, target), title, shown, dpi, axis_labels)
+    return make_figure(draw, [*source, *target, title, *axis_labels], path, overwrite)
 
 
 def alignment_text(
@@ -213,7 +217,13 @@ def labels_of(tokens: Sequence[str]) -> list[str]:
 
 
 def _draw(
-    weights: np.ndarray, labels: Labels, title: str, shown: dict, dpi: int, families: list[str]
+    weights: np.ndarray,
+    labels: Labels,
+    title: str,
+    shown: dict,
+    dpi: int,
+    axis_labels: tuple[str, str],
+    families: list[str],
 ) -> "Figure":
     steps, memory = weights.shape
     cell = np.clip(_COMFORTABLE_SIDE / max(steps, memory), _SMALLEST_CELL, _LARGEST_CELL)
@@ -226,6 +236,7 @@ def _draw(
     image = axes.imshow(weights, **shown)
     size = float(np.clip(cell * _POINTS * 0.6, 5, 11))
     _label_axes(axes, labels, cell, {"family": families, "fontsize": size, "parse_math": False})
+    _name_axes(axes, axis_labels, families)
     place = (width + _GAP, height - bar_height, _BAR_WIDTH, bar_height)
     bar = figure.add_axes(np.array(place) / (width, height, width, height))
     figure.colorbar(image, cax=bar, ticks=np.linspace(0, shown["vmax"], 3 if steps > 2 else 2))
@@ -252,6 +263,13 @@ def _label_axes(axes: Any, labels: Labels, cell: float, style: dict[str, Any]) -
             label.set_va("bottom" if rotation == 45 else "center")
     axes.tick_params(which="minor", length=0)
     axes.grid(which="minor", color="0.85", linewidth=0.4)
+
+
+def _name_axes(axes: Any, axis_labels: tuple[str, str], families: list[str]) -> None:
+    style: dict[str, Any] = {"family": families, "fontsize": 10, "parse_math": False}
+    axes.xaxis.set_label_position("top")
+    axes.set_xlabel(axis_labels[0], **style)
+    axes.set_ylabel(axis_labels[1], **style)
 
 
 def _make_room(figure: "Figure", title: str, families: list[str]) -> None:
@@ -312,7 +330,13 @@ def _columns(clusters: list[str]) -> int:
 
 
 def _draw_heads(
-    heads: np.ndarray, labels: Labels, title: str, shown: dict, dpi: int, families: list[str]
+    heads: np.ndarray,
+    labels: Labels,
+    title: str,
+    shown: dict,
+    dpi: int,
+    axis_labels: tuple[str, str],
+    families: list[str],
 ) -> "Figure":
     source, target = labels
     down = math.ceil(len(heads) / 4)
@@ -331,6 +355,8 @@ def _draw_heads(
             continue
         image = panel.imshow(heads[number], **shown)
         panel.set_xlabel(f"head {number}", fontsize=8)
+        if number < across:
+            panel.set_title(axis_labels[0], fontsize=9, **style)
         columns = _ticks(source if number < across else [], width, _HEAD_FONT)
         rows = _ticks(target if number % across == 0 else [], height, _HEAD_FONT)
         panel.set_xticks(*columns, rotation=90, fontsize=_HEAD_FONT, **style)
@@ -338,6 +364,7 @@ def _draw_heads(
         panel.tick_params(length=2, width=0.5, pad=2, top=True, bottom=False)
         panel.tick_params(labeltop=True, labelbottom=False)
         panel.spines[:].set_linewidth(0.5)
+    figure.supylabel(axis_labels[1], fontsize=9, **style)
     bar = figure.colorbar(image, ax=list(panels), shrink=0.6)
     bar.set_label("attention weight", fontsize=8)
     bar.ax.tick_params(labelsize=_HEAD_FONT)

@@ -101,6 +101,46 @@ def test_whole_words_take_the_weights_of_their_pieces(dates):
     np.testing.assert_allclose(weights, expected[None], atol=1e-3)
 
 
+def test_a_picture_shows_words_unless_a_text_is_one_word(dates, transformer):
+    def sides(explanation, **options):
+        axes = explanation.plot(**options).axes[0]
+        return len(axes.get_xticks()), len(axes.get_yticks())
+
+    found = dates.explain("den 3. Mai 1984", beam_size=1)
+    (own,) = found.answers[0].maps
+    assert not own.grouped  # the date that is written is one word
+    assert sides(found) == (len(own.columns.tokens), len(own.rows.tokens))
+    parts = Tokens(["a", "·b", "c"], ["ab", "c"], [0, 0, 1], "words")
+    weights = np.full((1, 1, 3, 3), 1 / 3)
+    for unit, count in (("words", 2), ("sentences", 3)):
+        side = dataclasses.replace(parts, unit=unit)
+        answer = ExplainedAnswer(
+            "ab c", maps=[attention_map("self-attention", side, side, weights)]
+        )
+        found = Explanation("translation", {"text": "ab c"}, "ab c", [answer])
+        assert sides(found) == (count, count)
+        assert sides(found, groups=False) == (3, 3) and sides(found, groups=True) == (2, 2)
+    axes = found.plot().axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("attended to", "attending")
+
+
+def test_the_alignment_of_the_network_is_shown_first(transformer):
+    transformer.show_attention(0, 2)
+    found = transformer.explain(TEXTS[1]).answers[0].maps
+    transformer.show_attention()
+    assert [(each.layer, each.head) for each in found] == [(0, 2), (-1, None), (-1, None)]
+    answer = ExplainedAnswer("x", maps=found)
+    explanation = Explanation("translation", {"text": TEXTS[1]}, "x", [answer])
+    for options, weights in (
+        ({}, found[0].matrix(0)[2]),
+        ({"layer": 1}, found[0].matrix(1).mean(axis=0)),
+        ({"head": 1}, found[0].matrix(0)[1]),
+        ({"attention": 1}, found[1].matrix(-1).mean(axis=0)),
+    ):
+        drawn = explanation.plot(**options).axes[0].images[0].get_array()
+        np.testing.assert_allclose(drawn, weights, atol=1e-6)
+
+
 def test_what_replaced_unknown_words_does_not_change_the_maps():
     task = translator(translation.Transformer)
     task.preprocessor.replace_unknown = True

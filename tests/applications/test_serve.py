@@ -264,5 +264,8 @@ def test_the_command_serves_what_it_is_given(monkeypatch, capsys):
     assert list(tasks) == ["dates"] and tasks["dates"].name_of_task == "translation"
     assert (host, port) == ("127.0.0.1", 0)
     assert (limits.characters, limits.seconds) == (77, 3)
+    monkeypatch.setattr("keras_attention.applications.cli.default_preset", lambda: "dates")
+    assert call_command(capsys, "serve").status == 0
+    assert list(called[1][0]) == ["dates"]
     done = call_command(capsys, "serve", "nowhere")
     assert done.status == 2 and "there is no preset nowhere" in done.err

@@ -147,6 +147,38 @@ def test_a_fault_is_found(window, html, fault, tmp_path):
     assert fault in " ".join(faults_of(window, page.as_uri()))
 
 
+# Long by their nature: the reference, the lectures, and the lab notes.
+LONG = ("api/", "course/", "lab/", "command.html")
+MOST_SCREENS = 6
+
+
+@pytest.mark.parametrize("address", [each for each in addresses() if not each.startswith(LONG)])
+def test_page_is_not_long(browser, address):
+    width, height = SIZES["desktop"]
+    page = browser.new_page(viewport={"width": width, "height": height})
+    faults_of(page, (SITE / address).as_uri())
+    screens = page.evaluate("() => document.scrollingElement.scrollHeight") / height
+    page.close()
+    assert screens <= MOST_SCREENS
+
+
+def test_a_page_leads_to_itself_in_the_other_language(browser):
+    page = browser.new_page()
+    for address, other in (
+        ("layers/bahdanau.html", "layers/bahdanau.zh.html"),
+        ("layers/bahdanau.zh.html", "layers/bahdanau.html"),
+        ("install.html", "index.zh.html"),
+    ):
+        page.goto((SITE / address).as_uri())
+        found = page.evaluate(
+            "() => [...document.querySelectorAll('a.md-select__link')].map(a => a.href)"
+        )
+        assert (SITE / other).as_uri() in found
+        tabs = page.locator(".md-tabs__item").all_text_contents()
+        assert any("Tasks" in each for each in tabs) != address.endswith(".zh.html")
+    page.close()
+
+
 @pytest.mark.parametrize("address", addresses())
 def test_page_has_no_visible_fault(window, address):
     assert not faults_of(window, (SITE / address).as_uri())

@@ -38,6 +38,14 @@ def png_size(path):
     return struct.unpack(">II", content[16:24])
 
 
+def test_the_axes_say_what_is_read_and_what_is_written():
+    axes = plot_alignment(np.eye(2), list("ab"), list("xy")).axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("input", "output")
+    names = ("Eingabe", "")
+    axes = plot_alignment(np.eye(2), list("ab"), list("xy"), axis_labels=names).axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == names
+
+
 def test_source_along_the_top_target_down_the_side(tmp_path):
     attention = weights(3, 4)
     path = tmp_path / "map.png"
