@@ -6,6 +6,7 @@ its query and its state. After the loop, one VJP over all steps gives the gradie
 and variables.
 """
 
+import operator
 from typing import Any
 
 import keras
@@ -137,7 +138,8 @@ class AttentionSteps:
             d_scores = d_scores + softmax_gradient(saved["weights"], d_weights)
             inputs = {name: saved[name] for name in ("query", "state")}
             found = nested_vjp(lambda at: self._scores(at, given), inputs, d_scores)
-        d_state = tree.map_structure(ops.add, found["state"], d_state)
+        # Not `ops.add`, which on TensorFlow takes an empty batch for a bias.
+        d_state = tree.map_structure(operator.add, found["state"], d_state)
         found = {"scores": d_scores, "query": found["query"], "state": d_state}
         found = without_step_axis(found)
         return found["scores"], found["query"], found["state"]
