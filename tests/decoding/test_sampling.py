@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 
 from keras_attention.decoding import greedy_search, sample
-from keras_attention.decoding.single import _draw
+from keras_attention.decoding.greedy_and_sampling import _draw
 from tests.decoding.chains import END, START, Chain
 from tests.decoding.running import MODES, USUAL, prepare
 

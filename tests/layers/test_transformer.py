@@ -135,13 +135,13 @@ def test_nothing_of_the_future_is_seen():
 
 def test_keys_of_the_memory_are_projected_once(monkeypatch):
     block, calls = decoder(), []
-    project = MultiHeadAttention.project
+    project = MultiHeadAttention._project
 
     def counted(layer, inputs, *names):
         calls.append((layer.name, inputs.shape[1], names))
         return project(layer, inputs, *names)
 
-    monkeypatch.setattr(MultiHeadAttention, "project", counted)
+    monkeypatch.setattr(MultiHeadAttention, "_project", counted)
     memory, state = block.prepare_memory(random(B, S, D)), block.initial_state(B, 4)
     for t in range(4):
         _, _, state = block.step(random(B, D, seed=t), memory, state, t)
@@ -265,7 +265,7 @@ def test_a_block_works_under_time_distributed_and_says_its_shape():
         ({"seed": "nope"}, "`seed` must be an integer"),
         ({"num_heads": True}, "`num_heads` must be a positive integer"),
         ({"positions": "learned"}, "`positions` must be one of"),
-        ({"num_sinks": 2}, "`num_sinks` keeps the first places"),
+        ({"num_sinks": 2}, "`num_sinks` adds the first positions"),
         ({"num_key_value_heads": 4}, "`num_heads` must be a multiple"),
         ({"normalizer": "hardmax"}, "`normalizer` must be one of"),
         ({"query_key_norm": "yes"}, "`query_key_norm` must be True or False"),
