@@ -87,6 +87,10 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
         kernel_initializer: Initializer of the kernels. Glorot's rule starts kernels of three axes
             as small as those of a convolution; a post-norm Transformer needs that.
         bias_initializer: Initializer of the biases.
+        kernel_regularizer: Regularizer of the kernels.
+        bias_regularizer: Regularizer of the biases.
+        kernel_constraint: Constraint of the kernels.
+        bias_constraint: Constraint of the biases.
         seed: Seed of the dropout.
         attention_axes: The axes that attend, for inputs with several axes between batch and
             features; the others are treated like the batch. Default: all of them.
@@ -97,8 +101,7 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
         score_mod: Function of `(score, batch, head, query, key)` that returns another score: see
             `keras_attention.mods`. It may be a Keras layer, whose weights are trained.
         mask_mod: Function of `(batch, head, query, key)`, True = attend.
-        **kwargs: Arguments of every Keras layer, and a `kernel_regularizer`, `kernel_constraint`,
-            `bias_regularizer` and `bias_constraint` as in `keras.layers.Dense`.
+        **kwargs: Arguments of every Keras layer.
 
     Call arguments:
         query: `(B, T, Dq)`; or a list `[query, value]` or `[query, value, key]`. With more axes
@@ -154,7 +157,6 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
     """
 
     attribute_of = {"output_shape": "output_size"}
-    has_weight_options = True
 
     def __init__(
         self,
@@ -175,6 +177,10 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
         query_key_norm: bool = False,
         kernel_initializer: Any = "glorot_uniform",
         bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
         seed: int | None = None,
         attention_axes: int | tuple[int, ...] | None = None,
         sliding_window: int | None = None,
@@ -197,6 +203,10 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
         self.query_key_norm = arguments.check_flag("query_key_norm", query_key_norm)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
+        self.kernel_constraint = keras.constraints.get(kernel_constraint)
+        self.bias_constraint = keras.constraints.get(bias_constraint)
         self.seed = arguments.check_seed(seed)
         self.attention_axes = _integers("attention_axes", attention_axes, -math.inf)
         self.use_gate = arguments.check_flag("use_gate", use_gate)

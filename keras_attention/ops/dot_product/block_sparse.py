@@ -174,11 +174,12 @@ def _scores_and_vjp(
     products = at_least_float32(dot_products(query, key))
 
     def scored(products: Tensor, *rest: Tensor) -> Tensor:
-        return block_scores(products, rest, options, block.rows, [block.keys], block.mask)
+        return block_scores(products, rest, options, block.rows, [block.keys])
 
-    if options.score_mod is None:
-        return scored(products), lambda d_scores: (d_scores,)
-    return pullback(scored, (products, *rest))
+    scores, vjp = products, lambda d_scores: (d_scores,)
+    if options.score_mod is not None:
+        scores, vjp = pullback(scored, (products, *rest))
+    return scores if block.mask is None else ops.where(block.mask, scores, HIDDEN), vjp
 
 
 def _ranges(query: Tensor, key: Tensor) -> tuple[list[Range], list[Range]]:
