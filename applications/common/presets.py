@@ -170,10 +170,12 @@ def example_of(folder: Path, task: Any) -> dict[str, str]:
     """
     if not (folder / EXAMPLE_FILE).is_file():
         return {}
-    example = read_part(folder, EXAMPLE_FILE)
+    path = folder / EXAMPLE_FILE
+    verify_checksum(path)
+    example = json_object(read_bytes(path, MOST_JSON), str(path))
     if set(example) != set(task.asks) or not all(isinstance(x, str) for x in example.values()):
         raise UserError(
-            f"{folder / EXAMPLE_FILE} should hold a text for each of {', '.join(task.asks)}. "
+            f"{path} should hold a text for each of {', '.join(task.asks)}. "
             f"Received: {shown(example)}"
         )
     return example

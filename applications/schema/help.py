@@ -59,6 +59,8 @@ class _Described:
         null = [f"{value} in {name}" for name, value in self._null().items()]
         if null:
             said.append(f"null is {', '.join(null)}")
+        if self.key.elsewhere is not None:
+            said.append(f"{option_value(self.key.elsewhere)} elsewhere")
         said += [goes_with(name, values) for name, values in self.key.applies_to.items()]
         return f"{self.key.meaning} ({'; '.join(said)})"
 

@@ -44,6 +44,7 @@ class Key:
         applies_to: Other keys of the section, and the values with which this one has an effect:
             a tuple of values, or `GIVEN`.
         null: What null stands for, by the value of the first key of `applies_to`.
+        elsewhere: A value that is true where the key does not apply, and so is not refused.
     """
 
     meaning: str
@@ -51,6 +52,7 @@ class Key:
     limits: Mapping[str, float] = dataclasses.field(default_factory=dict)
     applies_to: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     null: Mapping[Any, Any] = dataclasses.field(default_factory=dict)
+    elsewhere: Any = None
 
 
 def key(
@@ -60,6 +62,7 @@ def key(
     common: bool = False,
     applies_to: Mapping[str, Any] | None = None,
     null: Mapping[Any, Any] | None = None,
+    elsewhere: Any = None,
     **limits: float,
 ) -> Any:
     """Return the field of a section: a setting with its default.
@@ -71,9 +74,10 @@ def key(
         applies_to: The values of other keys of the section with which it has an effect; with
             others, a value that is not the default is refused.
         null: What null stands for, by the value of the first key of `applies_to`.
+        elsewhere: A value that is true where the key does not apply, and so is not refused.
         **limits: The range of a number: `at_least`, `above`, `at_most` or `below`.
     """
-    described = Key(meaning, common, limits, applies_to or {}, null or {})
+    described = Key(meaning, common, limits, applies_to or {}, null or {}, elsewhere)
     return dataclasses.field(default=default, metadata={"key": described})
 
 
@@ -147,9 +151,8 @@ class Section:
 
     def refuse_unused(self, name: str, why: str) -> None:
         """Refuse a key without effect, unless it has its default."""
-        value = getattr(self, name)
-        null = self._null(keys_of(type(self))[name])
-        if value not in (getattr(type(self), name), null):
+        value, each = getattr(self, name), keys_of(type(self))[name]
+        if value not in (getattr(type(self), name), self._null(each), each.elsewhere):
             refuse(UserError(f"{self.section}.{name} {why}: leave it out. Received: {value}."))
 
     def _null(self, each: Key) -> Any:

@@ -261,16 +261,15 @@ def fit_new_run(
     whose = "this task: give another `run`"
     parts = preprocessor_of(run), task.preprocessor
     _check_like(output, "preprocessor", *parts, whose, to_train=True)
-    if run.about["format"] > 1:
-        own = json.loads(json.dumps(keras.saving.serialize_keras_object(task.backbone)))
-        known = read_part(run.path, NETWORK_FILE)
-        if without("name", own) != without("name", known):
-            own, known = (without("trainable", without("switched", x)) for x in (own, known))
-            if without("name", own) == without("name", known):
-                raise UserError(
-                    f"{output} trains other layers than {whose}, or freeze the same layers."
-                )
-            raise UserError(f"{output} has another network than {whose}.")
+    own = json.loads(json.dumps(keras.saving.serialize_keras_object(task.backbone)))
+    known = read_part(run.path, NETWORK_FILE)
+    if without("name", own) != without("name", known):
+        own, known = (without("trainable", without("switched", x)) for x in (own, known))
+        if without("name", own) == without("name", known):
+            raise UserError(
+                f"{output} trains other layers than {whose}, or freeze the same layers."
+            )
+        raise UserError(f"{output} has another network than {whose}.")
     with writing(run), quietly(verbose == 0), seeded(section):
         record = take_over(run, config, accept_changes, given)
         own = keras.tree.flatten(callbacks or [])

@@ -212,11 +212,11 @@ class ModelConfig(Section):
     )
     layers: int | None = key(
         None,
-        "layers of encoder and decoder, where other architectures have 1; null for the size's in a "
-        "transformer",
+        "layers of encoder and decoder; null for the size's in a transformer",
         at_least=1,
         applies_to={"architecture": ("luong", "transformer")},
         null={"luong": 2},
+        elsewhere=1,
     )
     decoder_layers: int | None = key(
         None,

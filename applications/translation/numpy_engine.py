@@ -239,7 +239,7 @@ class _Model:
         self.decoder_norm = _Norm(network.decoder_norm) if self.pre else None
 
     def _coded(self, count: int) -> np.ndarray:
-        return _array(self._codes.codes(np.arange(count), self.width))
+        return _array(self._codes.encodings(np.arange(count), self.width))
 
     def positions(self, count: int) -> np.ndarray:
         """Return the codes of the first positions, `(count, D)` or more."""

@@ -494,6 +494,8 @@ def test_version_and_completion(capsys):
 
 
 def test_help_of_a_task_lists_its_keys(capsys):
-    done = call_command(capsys, "train", "translation", "--help")
-    assert done.status == 0 and done.err == ""
-    assert "--training.learning_rate" in done.out and "with --data.dataset dates" in done.out
+    usual = call_command(capsys, "train", "translation", "--help")
+    done = call_command(capsys, "train", "translation", "--help-all")
+    assert (usual.status, done.status, usual.err, done.err) == (0, 0, "", "")
+    assert "--training.learning_rate" in usual.out and "--training.beta_2" not in usual.out
+    assert "--training.beta_2" in done.out and "with --data.dataset dates" in done.out

@@ -89,7 +89,7 @@ def test_a_preprocessor_that_was_altered_cannot_be_resumed_with(run):
     path.write_text(path.read_text().replace('"trainable": true', '"trainable": true, "melody": 1'))
     write_checksums(run)
     with pytest.raises(UserError, match="preprocessor.json describes a preprocessor that"):
-        preprocessor_of(Translator, RunFolder(run, task="translation"))
+        preprocessor_of(RunFolder(run, task="translation"))
 
 
 def test_a_run_folder_is_uploaded_as_a_preset_is(run, monkeypatch, traced_nowhere):

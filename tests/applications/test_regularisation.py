@@ -58,7 +58,7 @@ def make_task(variants=1, width=6, **options):
         (lambda: TokenizerConfig(sampling=1.5), r"tokenizer.sampling must.*Received: 1.5"),
         (lambda: adapt(sampling=-0.1), "^`sampling` must be a finite number from 0 to 1. Received"),
         (lambda: adapt(vocabulary_size=3), "^`vocabulary_size` must be at least 5. Received: 3"),
-        (lambda: adapt(min_count=2), "^`min_count` goes with `kind` words only. Received: 2"),
+        (lambda: adapt(min_count=2), "^`min_count` goes with `kind` words only"),
         (lambda: adapt(kind="words", model_type="bpe"), "^`model_type` goes with kind='sentencep"),
     ],
 )
@@ -203,9 +203,7 @@ def test_pieces_beyond_the_longest_length_are_the_likeliest_ones(on_too_long):
 
 
 def test_words_have_no_variants():
-    with pytest.raises(
-        ValueError, match="`variants` goes with `kind` sentencepiece only. Received: 2"
-    ):
+    with pytest.raises(ValueError, match="`variants` goes with `kind` sentencepiece only"):
         TranslationPreprocessor.adapt(SOURCE_LINES, TARGET_LINES, kind="words", variants=2)
     with pytest.raises(
         UserError, match=r"tokenizer\.variants goes with tokenizer\.kind sentencepiece"

@@ -463,7 +463,8 @@ def test_evaluation_and_picture(task, results, tmp_path):
     assert all(name in table({"data": "here", **report}) for name in ("lead-1", "oracle-1"))
     if results[0].tokens:
         result = task.draw(DOCUMENTS[0], tmp_path / "picture.png")
-        assert (tmp_path / "picture.png").read_bytes()[:4] == result._repr_png_()[:4] == b"\x89PNG"
+        assert (tmp_path / "picture.png").read_bytes()[:4] == b"\x89PNG"
+        assert "data:image/png;base64," in result._repr_html_()
         assert all(token in result.show() for token in result.tokens)
     with pytest.raises(ValueError, match="nothing to draw"):
         task.draw("", tmp_path / "none.png")
@@ -505,7 +506,7 @@ def test_a_model_without_attention_reads_the_last_state_alone(tmp_path):
     assert tuple(memory.shape) == (2, 1, 6) and np.all(mask)
     (result,) = task.summarize([DOCUMENTS[0]], max_length=3, min_length=3)
     assert len(result.tokens) == 3 and not np.any(result.attention)
-    assert result._repr_png_() is None
+    assert result.picture == ""
     with pytest.raises(ValueError, match="model.attention false"):
         task.draw(DOCUMENTS[0], tmp_path / "picture.png")
     with pytest.raises(UserError, match="nothing to copy by.* Received: pointer="):

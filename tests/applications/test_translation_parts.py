@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention import BahdanauAttention, LocalAttention, LuongAttention
+from keras_attention import BahdanauAttention
 from keras_attention.applications.translation import (
     Luong,
     ModelConfig,
@@ -87,31 +87,6 @@ def test_a_layer_in_place_of_a_part_is_the_one_used_and_saved():
     copy = RNNSearch.from_config(config)
     assert [w.shape for w in copy.weights] == [w.shape for w in model.weights]
     assert type(copy.encoder) is keras.layers.GRU
-
-
-@pytest.mark.parametrize(
-    ("kind", "score", "expected"),
-    [
-        ("global", "general", LuongAttention),
-        ("global", "location", LuongAttention),
-        ("local-p", "concat", LocalAttention),
-    ],
-)
-def test_a_luong_of_version_0_1_comes_back_from_its_config(kind, score, expected):
-    """Its attention was described by names."""
-    names = {"attention": kind, "score": score, "attention_units": A, "half_width": 2}
-    old = {
-        **{"name": "luong", "dtype": "float32", "layers": 1, "input_feeding": True, **SIZES},
-        **{"source_vocabulary_size": SOURCE, "target_vocabulary_size": TARGET, "dropout": 0.0},
-        **{"tie_embeddings": False, "readout_size": None, "max_source_length": S, **names},
-    }
-    model = Luong.from_config(old)
-    attention = model.decoder.attention
-    assert type(attention) is expected and attention.get_config()["score"] == score
-    if expected is LocalAttention:
-        config = attention.get_config()
-        assert (config["half_width"], config["units"]) == (2, A)
-    assert Luong.from_config(model.get_config()).get_config() == model.get_config()
 
 
 def test_a_transformer_is_put_together_as_published():

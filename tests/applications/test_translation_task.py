@@ -47,7 +47,7 @@ def config(trained_run):
 
 
 def asked(config, **options):
-    names = ("source", "target", "tsv", "split", "on_too_long")
+    names = ("source", "target", "input", "split", "on_too_long")
     return Namespace(run="run", config=config, **{**dict.fromkeys(names), **options})
 
 
@@ -171,7 +171,7 @@ def test_evaluation_takes_the_runs_own_sets_or_files(task, config, tmp_path):
         evaluation_corpus(asked(None))
     path = tmp_path / "pairs.tsv"
     path.write_text("a\tb\n")
-    assert evaluation_corpus(asked(None, tsv=str(path))).target == ["b"]  # a preset with files
+    assert evaluation_corpus(asked(None, input=str(path))).target == ["b"]  # a preset with files
 
 
 def test_scores_of_many_pairs_are_written_part_after_part(task, config, monkeypatch, tmp_path):
@@ -188,7 +188,7 @@ def test_scores_of_many_pairs_are_written_part_after_part(task, config, monkeypa
     monkeypatch.setattr(verbs, "BATCHES_IN_A_CHUNK", 1)
     monkeypatch.setattr(task, "search", task.search.replace(batch_size=16))
     monkeypatch.setattr(task, "score", score)
-    options = asked(config, tsv=str(tmp_path / "pairs.tsv"), output=str(tmp_path / "scores"))
+    options = asked(config, input=str(tmp_path / "pairs.tsv"), output=str(tmp_path / "scores"))
     verbs.score(task, options)
     np.testing.assert_allclose(np.loadtxt(tmp_path / "scores"), expected, atol=1e-3)
     assert parts == [16, 16, 8]
@@ -197,7 +197,7 @@ def test_scores_of_many_pairs_are_written_part_after_part(task, config, monkeypa
 def test_alignment_errors_of_known_attention(task, tmp_path):
     """The links are the words with the most weight; a gold file of just these has AER 0."""
     (tmp_path / "pairs.tsv").write_text("2 ottobre 1999\t1999-10-02\nle 4 juin\t4 5 6\n")
-    corpus = evaluation_corpus(asked(None, tsv=str(tmp_path / "pairs.tsv")))
+    corpus = evaluation_corpus(asked(None, input=str(tmp_path / "pairs.tsv")))
     read, write = task.preprocessor.source_tokenizer, task.preprocessor.target_tokenizer
     results = task.score(corpus.source, corpus.target)
     lines = []
@@ -267,8 +267,8 @@ def test_sizes_by_name_and_free(overrides, sizes):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["--model.units=5"], "model.units does not apply to model.architecture transformer"),
-        (["--model.score=dot"], "model.score does not apply to model.architecture transformer"),
+        (["--model.units=5"], "model.units goes with model.architecture rnnsearch, rnnencdec"),
+        (["--model.score=dot"], "model.score goes with model.architecture luong only"),
         (["--model.heads=3"], "model.heads must divide model.embedding_size .128.. Received: 3"),
         (["--model.share_embeddings=true"], "model.share_embeddings needs tokenizer.shared"),
         (["--decoding.attention_layer=4"], "has the layers 0 to 3. Received: 4"),
@@ -279,8 +279,8 @@ def test_sizes_by_name_and_free(overrides, sizes):
             ["--model.architecture=rnnsearch", "--decoding.precision=bfloat16"],
             "decoding.precision bfloat16 goes with model.architecture transformer only",
         ),
-        (["--model.architecture=luong", "--model.heads=2"], "model.heads does not apply to"),
-        (["--model.architecture=rnnsearch", "--model.size=tiny"], "model.size does not apply to"),
+        (["--model.architecture=luong", "--model.heads=2"], "model.heads goes with"),
+        (["--model.architecture=rnnsearch", "--model.size=tiny"], "model.size goes with"),
         (["--training.beta_2=1"], "training.beta_2 must be above 0 and below 1"),
         (["--training.beta_2=0.9", "--training.optimizer=sgd"], "training.beta_2 goes with"),
         (["--training.accumulate=0"], "training.accumulate must be at least 1"),

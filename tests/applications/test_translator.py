@@ -116,7 +116,7 @@ def test_empty_lines_have_empty_translations(pieces):
     ):
         assert (result.text, result.score, result.tokens, result.alternatives) == ("", 0, [], ())
         assert result.alignment.shape == (0, 0) and pieces.links(result) == []
-        assert result._repr_png_() is None
+        assert result.picture == ""
         assert result.show() == ""
     assert pieces.translate([]) == []
     assert pieces.translate("").text == ""
@@ -332,7 +332,7 @@ def test_a_translation_shows_itself(pieces, tmp_path):
     result = pieces.draw(FEW[0], tmp_path / "x.png")
     assert result.text == pieces.translate(FEW[0]).text
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
-    assert result._repr_png_().startswith(b"\x89PNG")
+    assert "data:image/png;base64," in result._repr_html_() and result.text in result._repr_html_()
     assert all(token.strip("\u2581") in result.show() for token in result.tokens)
     given = pieces.draw(FEW[0], target=GIVEN[0])
     assert given.text == GIVEN[0]

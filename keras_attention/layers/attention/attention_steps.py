@@ -126,16 +126,18 @@ class AttentionSteps:
         """
         saved = with_step_axis(saved)
         d_weights = ops.expand_dims(d_weights, 1)
-        d_scores, d_state = 0, {}
+        d_state = {}
         with automatic_derivatives():  # the score of a single query needs no blocks
             if saved["state"]:
                 inputs = {name: saved[name] for name in ("state", "scores", "weights")}
                 found = nested_vjp(
                     lambda at: self._after(at, given), inputs, with_step_axis(d_after)
                 )
-                d_state, d_scores = found["state"], found["scores"]
+                d_state = found["state"]
                 d_weights = d_weights + found["weights"]
-            d_scores = d_scores + softmax_gradient(saved["weights"], d_weights)
+            d_scores = softmax_gradient(saved["weights"], d_weights)
+            if saved["state"]:  # whose update may read scores in a higher precision
+                d_scores = found["scores"] + ops.cast(d_scores, found["scores"].dtype)
             inputs = {name: saved[name] for name in ("query", "state")}
             found = nested_vjp(lambda at: self._scores(at, given), inputs, d_scores)
         # Not `ops.add`, which on TensorFlow takes an empty batch for a bias.

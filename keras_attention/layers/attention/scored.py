@@ -190,9 +190,11 @@ class ScoredAttention(AttentionMechanism):
         arguments.check_features("key", key.shape, self.key_size)
         check_mask(mask, tuple(value.shape[:2]), "value_mask")
         mask = for_batch(mask, value)
-        # Padding is zeroed first, so that no NaN in it reaches a context or a gradient.
-        key = zero_masked(key, mask)
-        memory = {"value": zero_masked(value, mask), "key": self._bounded(self.project_key(key))}
+        # Padding is zeroed, so that no NaN in it reaches a context or a gradient; and again after a
+        # projection, which may make NaN of zeros, as `ops.normalize` does in float16.
+        key = self.project_key(zero_masked(key, mask))
+        key = self._bounded(zero_masked(key, mask))
+        memory = {"value": zero_masked(value, mask), "key": key}
         if self.reads_positions:
             memory["position"] = real_positions(mask, value)
             mask = combine_masks(mask, self.score_mask(memory["position"]))

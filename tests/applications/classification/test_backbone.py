@@ -377,11 +377,11 @@ def test_texts_longer_than_the_backbones_places(bert):
     ("make", "message"),
     [
         (lambda: ModelConfig(architecture="backbone"), "needs model.backbone"),
-        (lambda: ModelConfig(backbone="b"), "backbone does not apply to model.architecture pool"),
-        (lambda: ModelConfig(fine_tune=True), "fine_tune does not apply to model.architecture po"),
+        (lambda: ModelConfig(backbone="b"), "backbone goes with model.architecture backbone only"),
+        (lambda: ModelConfig(fine_tune=True), "fine_tune goes with model.architecture backbone"),
         (
             lambda: ModelConfig(architecture="backbone", backbone="b", word_dropout=0.1),
-            "word_dropout does not apply to model.architecture backbone",
+            "word_dropout goes with model.architecture pooling, mean",
         ),
         (
             lambda: ClassificationConfig(

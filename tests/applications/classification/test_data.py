@@ -416,7 +416,7 @@ def test_sections_that_do_not_go_together(arguments, message):
         (lambda: DataConfig(dataset="opinions", folder="x"), "opinions, .* Received: x"),
         (lambda: DataConfig(encoding="utf-9"), "an encoding that Python knows"),
         (lambda: DataConfig(encoding="utf-16"), "write a line feed as one byte"),
-        (lambda: ModelConfig(heads=2), "model.heads does not apply to model.architecture pooling"),
+        (lambda: ModelConfig(heads=2), "model.heads goes with model.architecture self-attention"),
         (lambda: ModelConfig(architecture="transformer", heads=3), "must divide"),
     ],
 )

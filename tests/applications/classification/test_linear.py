@@ -210,7 +210,7 @@ def test_a_dataset_is_refused_as_nothing_counts_it():
             "model.linear_weight must be above 0",
         ),
         (lambda: ModelConfig(linear_weight=2.0), "linear_weight goes with model.linear only"),
-        (lambda: ModelConfig(architecture="cross", linear="nb_svm"), "linear does not apply"),
+        (lambda: ModelConfig(architecture="cross", linear="nb_svm"), "linear goes with model.arch"),
         (lambda: LinearScores(9, 2, "svm"), "kind must be one of naive_bayes, nb_svm"),
         (
             lambda: ClassificationConfig(

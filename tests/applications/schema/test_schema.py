@@ -32,6 +32,7 @@ class Shape(Section):
         at_least=3,
         applies_to={"kind": ("star",)},
         null={"star": 5},
+        elsewhere=4,
     )
     radius: float = key(
         1.5, "how far its edge is", above=0, applies_to={"kind": ("circle", "star")}
@@ -86,6 +87,7 @@ def test_null_stands_for_what_the_first_condition_says():
         *(None, 5, 7),
     )
     assert Star().points == 5
+    assert Shape(points=4).points == 4  # which is so
     assert keys_of(Star)["kind"].meaning == "what it looks like"
     # What null was filled with is no setting of one's own that another kind would refuse.
     assert dataclasses.replace(Shape(kind="star"), radius=1.5).own("kind") == {
@@ -110,7 +112,7 @@ def test_help_says_type_range_default_null_and_condition():
     assert "shape: A shape, for this test" in text
     assert (
         "--shape.points how many points it has (a whole number from 3 or null; default null; "
-        "null is 5 in star; goes with kind star only)"
+        "null is 5 in star; 4 elsewhere; goes with kind star only)"
     ) in text
     assert "how far its edge is (a number above 0; default 1.5; goes with kind circle or" in text
     assert (
