@@ -50,7 +50,7 @@ def test_what_cannot_be_is_refused_in_a_line(capsys, tmp_path):
         ([MIRRORED[0], "--distribute.devices=CPU:0,TPU:0"], "CPU:3, each once. Received: CPU:0, T"),
         (
             ["--distribute.devices=CPU:0"],
-            "with distribute.strategy auto, mirrored, data-",
+            "with distribute.strategy auto, mirrored or data-",
         ),
         (["--distribute.strategy=all"], "one of none, auto, mirrored"),
         (["--distribute.strategy=data-parallel"], "is JAX's: set KERAS_BACKEND=jax, or use"),

@@ -260,7 +260,8 @@ def test_the_command_serves_what_it_is_given(monkeypatch, capsys):
     monkeypatch.setattr(module, "serve", lambda *given: called.append(given))
     options = ["--port", "0", "--most-characters", "77", "--most-seconds", "3"]
     assert call_command(capsys, "serve", "dates", *options).status == 0
-    ((tasks, host, port, limits),) = called
+    ((tasks, host, port, limits, examples),) = called
+    assert examples == {"dates": {"text": "den 3. Mai 1984"}}
     assert list(tasks) == ["dates"] and tasks["dates"].name_of_task == "translation"
     assert (host, port) == ("127.0.0.1", 0)
     assert (limits.characters, limits.seconds) == (77, 3)

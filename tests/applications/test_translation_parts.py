@@ -60,9 +60,7 @@ def stepped_without_its_number():
     ],
 )
 def test_builder_builds_what_the_configuration_says(changes, kind, attention):
-    config = ModelConfig(
-        embedding_size=E, units=U, layers=2, dropout=0.25, readout_size=R, **changes
-    )
+    config = ModelConfig(embedding_size=E, units=U, dropout=0.25, readout_size=R, **changes)
     model = build_model(config, SOURCE, TARGET)
     assert type(model) is kind and model.built
     values = model.get_config()

@@ -173,7 +173,9 @@ def test_parts_that_do_not_fit_are_refused(task):
             TranslationPreprocessor.adapt(*arguments, kind="words")
     with pytest.raises(ValueError, match="`kind` should be one of.*Received: kind='bytes'"):
         TranslationPreprocessor.adapt(SOURCE_LINES, TARGET_LINES, kind="bytes")
-    with pytest.raises(ValueError, match="`min_count` goes with `kind` words only. Received: 2"):
+    with pytest.raises(
+        ValueError, match="`min_count` goes with `kind` words only: leave it out. Received: 2"
+    ):
         TranslationPreprocessor.adapt(SOURCE_LINES, TARGET_LINES, min_count=2)
 
 

@@ -151,7 +151,9 @@ def test_the_configuration_names_it():
     assert again.get_config() == model.get_config() and not again.trainable_vectors
     assert [each.shape for each in again.weights] == [each.shape for each in model.weights]
     for settings in ({"pooling": "max"}, {"shared": False}, {"bidirectional": True}):
-        with pytest.raises(UserError, match=f"model.{next(iter(settings))} does not apply"):
+        with pytest.raises(
+            UserError, match=f"model.{next(iter(settings))} goes with model.encoder"
+        ):
             ModelConfig(encoder="compare-aggregate", **settings)
 
 

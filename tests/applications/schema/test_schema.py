@@ -68,8 +68,8 @@ class Drawing(Config):
             "shape.kind must be one of square, circle, star. Did you mean 'circle'",
         ),
         (
-            {"points": 4},
-            r"shape.points goes with shape.kind star only: leave it out. Received: 4\.",
+            {"points": 6},
+            r"shape.points goes with shape.kind star only: leave it out. Received: 6\.",
         ),
         ({"kind": "star", "points": 2}, "shape.points must be at least 3. Received: 2"),
         ({"radius": 2.0}, "shape.radius goes with shape.kind circle or star only: leave it out"),
