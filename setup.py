@@ -96,11 +96,12 @@ setup(
             "jupytext>=1.16,<2",
             "jieba>=0.42",  # so that the search finds words of Chinese
         ],
-        # Runs the lectures of docs/course.
+        # Runs the lectures of docs/course, one of which opens a real translator.
         "course": [
             "jupytext>=1.16,<2",
             "nbclient>=0.10",
             "ipykernel>=6.29",
+            FIREFOX,
         ],
         # The plain index gives the CUDA build on Linux; the Makefile asks for the CPU build first.
         "torch": ["torch==2.13.0"],
