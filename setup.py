@@ -105,7 +105,7 @@ setup(
         ],
         # The plain index gives the CUDA build on Linux; the Makefile asks for the CPU build first.
         "torch": ["torch==2.13.0"],
-        "benchmarks": ["torch==2.13.0", "ctranslate2", "transformers>=5"],
+        "benchmarks": ["torch==2.13.0", "ctranslate2", "transformers>=5", "sacremoses>=0.1"],
         "jax": ["jax"],
         "ctranslate2": ["ctranslate2"],
         "litert": ["ai-edge-litert"],

@@ -79,7 +79,8 @@ def bleu(
         references: For each sentence its reference, or the list of its references, of any number.
         lowercase: Whether case is ignored.
         tokenize: sacrebleu's tokeniser, such as `"13a"`, `"intl"`, `"char"`, `"zh"`, `"ja-mecab"`;
-            [`bleu_tokenizer`][keras_attention.metrics.bleu_tokenizer] gives that of a language.
+            [`bleu_tokenizer`][applications.translation.metrics.bleu_tokenizer] gives that of a
+            language.
 
     Raises:
         ValueError: If there are no sentences, the numbers of both differ, a sentence has no
