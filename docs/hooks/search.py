@@ -2,7 +2,7 @@
 
 import re
 
-RECORDS = re.compile(r"^(benchmarks|lab_notes|adr/|project/)")
+RECORDS = re.compile(r"^(lab/|adr/)")
 BOOST = 0.1
 """Of a record; other pages have 1. A word in a heading counts far more than one in the text, so a
 heading such as "Alignment error rates" came first for "learning rate"."""

@@ -212,6 +212,6 @@ def test_the_search_ranks_the_page_that_explains_first(browser, server, words, p
     field.click()
     field.fill(words)
     first = page.locator(".md-search-result__link").first
-    first.wait_for(timeout=20_000)
+    first.wait_for(timeout=60_000)
     assert first.get_attribute("href").split("?")[0].rsplit("/", 1)[1].split("#")[0] in pages
     page.close()
