@@ -122,12 +122,16 @@ class Searched:
         """This one and its alternatives."""
         return (self, *self.alternatives)
 
+    def _repr_png_(self) -> bytes | None:
+        return self.plot()._repr_png_() if self.can_be_drawn else None
+
     @property
     def picture(self) -> str:
         """The picture as HTML, "" where there is nothing to draw."""
-        if not self.can_be_drawn:
+        drawn = self._repr_png_()
+        if drawn is None:
             return ""
-        png = base64.b64encode(self.plot()._repr_png_()).decode()
+        png = base64.b64encode(drawn).decode()
         # White under the labels, which are black: a notebook may be dark.
         style = "max-width: 100%; background: #fff"
         return f'<img alt="Attention weights" style="{style}" src="data:image/png;base64,{png}">'

@@ -219,7 +219,7 @@ class Shortlist:
         table = self.probabilities
         arrays = {"first": table.indptr, "words": table.indices, "probabilities": table.data}
         sizes = [0 if self.size is None else self.size]
-        np.savez_compressed(path, **arrays, frequencies=self.frequencies, size=sizes)
+        np.savez(path, **arrays, frequencies=self.frequencies, size=sizes)
 
     @classmethod
     def read(cls, path: Path, preprocessor: TranslationPreprocessor) -> "Shortlist":

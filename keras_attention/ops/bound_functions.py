@@ -13,6 +13,7 @@ import keras
 from keras import ops
 
 from .types import Tensor, is_float
+from .vjp import VariableRecorder
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,10 @@ class BoundFunction:
         if function is None:
             return None
         position = ops.zeros((1, 1, 1, 1), "int32")
-        with _Recorder() as recorder:
+        with VariableRecorder() as recorder:
             function(*scores, *(position,) * 4)
         # Read here, outside of any custom gradient: TensorFlow refuses variables inside.
-        values = [(v, ops.convert_to_tensor(v.value)) for v in recorder.variables.values()]
+        values = [(v, ops.convert_to_tensor(v.value)) for v in recorder.read.values()]
         return cls(function, tuple(values))
 
     def tensors(self) -> list:
@@ -57,15 +58,3 @@ class BoundFunction:
             return {}
         given: dict[Any, Any] = {**dict(enumerate(self.function.args)), **self.function.keywords}
         return {k: value for k, value in given.items() if ops.is_tensor(value) and is_float(value)}
-
-
-class _Recorder(keras.StatelessScope):
-    """Records each variable that is read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.variables: dict[int, Tensor] = {}
-
-    def get_current_value(self, variable: Tensor) -> Tensor:
-        self.variables[id(variable)] = variable
-        return super().get_current_value(variable)

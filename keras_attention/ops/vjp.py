@@ -290,7 +290,7 @@ def pullback(function: Callable, tensors: Sequence[Tensor]) -> tuple:
     return tree.map_structure(lambda one: one.detach(), result), torch_gradients
 
 
-class _Recorder(keras.StatelessScope):
+class VariableRecorder(keras.StatelessScope):
     """A scope that records which variables are read in it."""
 
     def __init__(self) -> None:
@@ -299,7 +299,11 @@ class _Recorder(keras.StatelessScope):
 
     def get_current_value(self, variable: Tensor) -> Tensor:
         self.read[id(variable)] = variable
-        return super().get_current_value(variable)
+        value = super().get_current_value(variable)
+        if value is None and self.original_scope is not None:
+            # While JAX trains, the scope around this one alone holds the values.
+            value = self.original_scope.get_current_value(variable)
+        return value
 
 
 def variables_read(function: Callable) -> tuple[list, bool]:
@@ -308,6 +312,6 @@ def variables_read(function: Callable) -> tuple[list, bool]:
     A custom gradient reaches only the arguments of its function, so the variables become arguments.
     A function that draws random numbers assigns the state of its seed.
     """
-    with _Recorder() as recorder:
+    with VariableRecorder() as recorder:
         function()
     return list(recorder.read.values()), bool(recorder.state_mapping)

@@ -332,6 +332,7 @@ def test_a_translation_shows_itself(pieces, tmp_path):
     result = pieces.draw(FEW[0], tmp_path / "x.png")
     assert result.text == pieces.translate(FEW[0]).text
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+    assert result._repr_png_().startswith(b"\x89PNG")
     assert "data:image/png;base64," in result._repr_html_() and result.text in result._repr_html_()
     assert all(token.strip("\u2581") in result.show() for token in result.tokens)
     given = pieces.draw(FEW[0], target=GIVEN[0])

@@ -10,6 +10,7 @@ from keras_attention.layers import (
     LuongAttention,
     ScoredAttention,
 )
+from keras_attention.ops.types import at_least_float32
 from tests.contracts import oracles
 from tests.contracts.entry import Entry
 from tests.contracts.kinds import VALUE_SIZE, Mechanism
@@ -36,10 +37,11 @@ class CosineAttention(ScoredAttention):
     """A user's mechanism whose queries are projected too, by no weight."""
 
     def project_query(self, query):
-        return ops.normalize(query, axis=-1)
+        # In float16 the epsilon of `ops.normalize` is 0.
+        return ops.cast(ops.normalize(at_least_float32(query), axis=-1), query.dtype)
 
     def project_key(self, key):
-        return ops.normalize(key, axis=-1)
+        return ops.cast(ops.normalize(at_least_float32(key), axis=-1), key.dtype)
 
     def score(self, query, key, positions):
         return ops.matmul(query, ops.swapaxes(key, 1, 2))
