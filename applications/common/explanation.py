@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from keras_attention.visualization import (
+    AXIS_LABELS,
     ShadedTokens,
     display_tokens,
     plot_alignment,
     plot_heads,
     plot_shaded,
 )
-from keras_attention.visualization.alignment import AXIS_LABELS
 
 from .errors import UserError, check_choice, shown
 from .files import check_new_file, check_picture, output_file
