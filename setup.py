@@ -58,7 +58,6 @@ setup(
         "rouge-score>=0.1.2",
         "sentencex>=1.0.32",
         "pyyaml>=6.0.2",
-        "docstring_parser>=0.16",
         "filelock>=3.15",
         "h5py>=3.12.1",
         "pooch>=1.8",

@@ -140,7 +140,7 @@ class AnswerPreprocessor(TextPreprocessor):
         return [row[: self.max_length] for row in ids], coverage
 
     def unknown(self, text: str) -> tuple[int, ...]:
-        """Return the places of those words that the vocabulary lacks, of a text as it is read."""
+        """Return the indices of the words of a text that the vocabulary lacks."""
         (ids,) = self.tokenizer.encode([text])
         read = enumerate(ids[: self.max_length])
         return tuple(place for place, token in read if token == UNK_ID)

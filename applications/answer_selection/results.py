@@ -35,8 +35,8 @@ class Answer(Shown):
         question: the question's words, as far as they are read.
         matrix: how much attention each of these gives to each of `tokens`, where the network
             gives such weights; `weights` are their mean.
-        unknown: the places of those of `tokens` that the vocabulary lacks.
-        question_unknown: the places of those of `question`.
+        unknown: the indices of the `tokens` that the vocabulary lacks.
+        question_unknown: the indices of the unknown words of `question`.
 
     Example:
 

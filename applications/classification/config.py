@@ -4,7 +4,7 @@ import codecs
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from ..common.errors import UserError, check_range, check_unused
+from ..common.errors import UserError, check_range
 from ..schema import training
 from ..schema.distribute import DistributeConfig
 from ..schema.keys import GIVEN, Config, Defaults, Section, key
@@ -445,8 +445,9 @@ class TrainingConfig(training.TrainingConfig):
     def check_labels(self, kind: str) -> None:
         """Refuse what does not go with labels of a kind."""
         if kind != "many":
-            why = f"goes with many labels only (data.labels many), and not with {kind}."
-            check_unused("training", self, ("threshold", "tune_thresholds"), why)
+            why = f"goes with many labels only (data.labels many), and not with {kind}"
+            self.refuse_unused("threshold", why)
+            self.refuse_unused("tune_thresholds", why)
 
 
 @dataclass(frozen=True)
@@ -550,8 +551,9 @@ class ClassificationConfig(Config):
         if architecture not in ("han", "backbone"):
             # A known set brings where its sentences end for any architecture.
             names = ["max_sentence_length", *([] if data.dataset else ["sentences"])]
-            why = "goes with model.architecture han only."
-            check_unused("tokenizer", self.tokenizer, names, why)
+            for name in names:
+                self.tokenizer.refuse_unused(name, "goes with model.architecture han only")
         if architecture == "backbone":
-            why = "does not apply to model.architecture backbone, which has its own: leave it out."
-            check_unused("tokenizer", self.tokenizer, vars(self.tokenizer), why)
+            why = "does not apply to model.architecture backbone, which has its own"
+            for name in vars(self.tokenizer):
+                self.tokenizer.refuse_unused(name, why)

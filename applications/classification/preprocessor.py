@@ -331,7 +331,7 @@ class ClassificationPreprocessor(TextPreprocessor):
         return [row for row in kept if row] if self.sentences else kept
 
     def unknown(self, ids: list[int]) -> list[int]:
-        """Return the places of unknown tokens in the ids of a text, among those of `tokens`."""
+        """Return the indices of unknown tokens in the ids of a text, among those of `tokens`."""
         wanted = getattr(self.tokenizer, "unknown_id", UNK_ID)
         tokens = [token for token in ids if token != END_ID]
         return [place for place, token in enumerate(tokens) if token == wanted]

@@ -1,12 +1,13 @@
 """The tasks that the command knows, and the options of their verbs. Standard library only."""
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from typing import Any
 
 from .light import light
+
+did_you_mean = light("common.errors").did_you_mean
 
 ALIASES = {"beam_size": "--beam"}
 """Other names of search options that users type."""
@@ -65,12 +66,6 @@ def text(flag: str, help: str, required: bool = True, **settings: Any) -> Option
 def switch(flag: str, help: str) -> Option:
     """Return an option without a value, which `--no-...` takes back."""
     return Option(flag, help, action=argparse.BooleanOptionalAction, default=None)
-
-
-def did_you_mean(word: str, accepted: Iterable[str]) -> str:
-    """Return `" Did you mean 'x'?"` where something close to `word` is accepted, else `""`."""
-    close = get_close_matches(word, list(accepted), n=1, cutoff=0.6)
-    return f" Did you mean '{close[0]}'?" if close else ""
 
 
 def one_of(choices: Sequence[Any]) -> Callable[[str], Any]:

@@ -228,16 +228,3 @@ def check_range(
     if value is not None and not (is_number and all(holds(value, x) for _, x, holds in stated)):
         rule = " and ".join(f"{words} {limit:g}" for words, limit, _ in stated)
         refuse(UserError(f"{name} must be {rule}. Received: {shown(value)}."))
-
-
-def check_ranges(section: str, values: Any, names: Iterable[str], **limits: float) -> None:
-    """Refuse attributes of a section of the configuration outside the given limits."""
-    for name in names:
-        check_range(f"{section}.{name}", getattr(values, name), **limits)
-
-
-def check_unused(section: str, values: Any, names: Iterable[str], why: str) -> None:
-    """Refuse attributes of a section without effect, unless they are at their defaults."""
-    for name in names:
-        if (value := getattr(values, name)) != getattr(type(values), name):
-            refuse(UserError(f"{section}.{name} {why} Received: {value}."))

@@ -38,7 +38,7 @@ class Tokens:
         groups: what the tokens are parts of, such as words; none where they are not parts.
         group_of: of each token, the number of its group.
         unit: what the groups are, `"words"` or `"sentences"`.
-        unknown: the places of the tokens that the model's vocabulary lacks.
+        unknown: the indices of the tokens that the model's vocabulary lacks.
     """
 
     tokens: list[str]

@@ -24,10 +24,10 @@ def unknown_words(tokens: Sequence[str], unknown: Collection[int]) -> tuple[int,
 
     Args:
         tokens: The tokens of the input.
-        unknown: The places of the unknown ones.
+        unknown: The indices of the unknown ones.
     """
     words, of_token = join_pieces(tokens)
-    which = sorted({of_token[place] for place in unknown})
+    which = sorted({of_token[index] for index in unknown})
     shown = [word.replace(SPACE, "") for word in words]
     return sum(map(bool, shown)), [shown[word] for word in which if shown[word]]
 

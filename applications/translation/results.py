@@ -39,7 +39,7 @@ class Translation(Searched):
             where it was written; they sum to `log_probability`. None of the engine `ctranslate2`,
             which does not give them.
         truncated: whether the source was longer than is read, and was cut.
-        unknown: the places of those of `source_tokens` that the vocabulary lacks. The network reads
+        unknown: the indices of the `source_tokens` that the vocabulary lacks. The network reads
             all of them as one and the same.
 
     Example:
