@@ -35,7 +35,7 @@ setup(
     },
     package_data={
         "keras_attention": ["py.typed"],
-        "keras_attention.applications": ["presets/*/*", "common/page.html"],
+        "keras_attention.applications": ["presets/*/*", "show/page.html"],
     },
     python_requires=">=3.10",
     classifiers=[

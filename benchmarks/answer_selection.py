@@ -119,8 +119,8 @@ def measure(name: str, seed: int, options: argparse.Namespace, more: list[str]) 
     import keras
 
     from keras_attention.applications.answer_selection import AnswerRanker, AnswerSelectionConfig
+    from keras_attention.applications.base.train import config_of, resume_task, train_task
     from keras_attention.applications.schema.reading import load_config
-    from keras_attention.applications.training.tasks import config_of, resume_task, train_task
 
     start = time.monotonic()
     options.output.mkdir(parents=True, exist_ok=True)
@@ -184,7 +184,7 @@ HELD_OUT = 15
 
 def _parts(options: argparse.Namespace) -> Path:
     """Return a folder with TREC-QA in three parts; write those that are missing."""
-    from keras_attention.applications.common.files import replacing
+    from keras_attention.applications.store.files import replacing
 
     folder, found = options.output / "trecqa", {}
     paths = {name: folder / f"{name}.csv" for name in ("train", "dev", "test")}

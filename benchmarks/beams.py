@@ -18,7 +18,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 from benchmarks.contenders.transformers import OurModel, set_weights
 from benchmarks.problems import Problem, Size
 from benchmarks.transformer_problem import BEAM_SIZE, make_ids
-from keras_attention.applications.common.backend import compiled
+from keras_attention.applications.base.backend import compiled
 from keras_attention.applications.translation.search import search
 from keras_attention.decoding import SearchOptions
 

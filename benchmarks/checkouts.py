@@ -54,7 +54,7 @@ def train(architecture: str, checkout: Path, folder: Path) -> float:
         path.write_text("\n".join(lines) + "\n")
         options.append(f"--data.{name}={path}")
     python = sys.executable if checkout == ROOT else checkout / ".venv/bin/python"
-    command = [python, "-m", "keras_attention.applications.cli", "train", "translation"]
+    command = [python, "-m", "keras_attention.applications.command", "train", "translation"]
     options += [f"--model.architecture={architecture}", "--output", str(run)]
     settings = {"cwd": checkout, "env": environment(), "capture_output": True, "text": True}
     done = subprocess.run([*command, *options], **settings)

@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.commands import command, minutes_of, show
 from benchmarks.report import markdown
 from keras_attention.applications.classification import load_examples
-from keras_attention.applications.cli import load_task, read_config
+from keras_attention.applications.command.cli import load_task, read_config
 
 COMMON = {
     "model.embedding_size": 200,

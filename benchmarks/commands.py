@@ -15,7 +15,7 @@ def command(*arguments: str) -> str:
     Raises:
         BenchmarkError: where it fails.
     """
-    line = [sys.executable, "-m", "keras_attention.applications.cli", *arguments]
+    line = [sys.executable, "-m", "keras_attention.applications.command", *arguments]
     result = subprocess.run(line, stdout=subprocess.PIPE, text=True)
     if result.returncode:
         place = arguments[1] if arguments[0] != "train" else arguments[-1]

@@ -134,7 +134,7 @@ def overrides(name: str, options: argparse.Namespace, more: list[str]) -> list[s
 
 def bleu_of(runs: list[Path]) -> dict:
     """Return perplexity and BLEU of a run, or of several that search as one, with a beam of 5."""
-    from keras_attention.applications.cli import read_config
+    from keras_attention.applications.command.cli import read_config
     from keras_attention.applications.training.run_folder import RunFolder
     from keras_attention.applications.translation import (
         TranslationPreprocessor,

@@ -19,7 +19,7 @@ from benchmarks import machine
 from benchmarks.children import BenchmarkError, environment
 from benchmarks.report import markdown
 
-COMMAND = [sys.executable, "-m", "keras_attention.applications.cli"]
+COMMAND = [sys.executable, "-m", "keras_attention.applications.command"]
 SETTINGS = {
     "tokenizer.kind": "words",
     "model.embedding_size": 8,

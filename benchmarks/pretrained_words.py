@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from benchmarks.firefox_oracle import FirefoxOracle
-from keras_attention.applications.common.files import lines_of
+from keras_attention.applications.store.files import lines_of
 from keras_attention.applications.text import END_ID, UNK_ID
 from keras_attention.applications.translation import Translator
 

@@ -40,7 +40,7 @@ def our_step(name: str):
     import tensorflow as tf
 
     from keras_attention.applications.translation import Luong, RNNSearch
-    from keras_attention.applications.translation.models.base import WordCrossentropy
+    from keras_attention.applications.translation.networks.base import WordCrossentropy
 
     kind, more = (RNNSearch, {}) if name == "rnnsearch" else (Luong, {"layers": 2})
     model = kind(WORDS, WORDS, embedding_size=UNITS, units=UNITS, **more)

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.report import markdown
-from keras_attention.applications.common.backend import compiled
+from keras_attention.applications.base.backend import compiled
 from keras_attention.applications.translation import Transformer
 from keras_attention.applications.translation.config import SIZES
 from keras_attention.applications.translation.search import search

@@ -48,7 +48,7 @@ def command(*arguments: str | Path) -> None:
 
 def start_server() -> str:
     """Serve the preset `dates` in a thread of this process; return the address of its answers."""
-    from keras_attention.applications.serve import Limits, serve
+    from keras_attention.applications.command.serve import Limits, serve
     from keras_attention.applications.translation import Translator
 
     with socket.create_server(("127.0.0.1", 0)) as free:

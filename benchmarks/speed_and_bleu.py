@@ -16,15 +16,10 @@ import numpy as np
 
 from benchmarks.machine import Watch
 from benchmarks.report import markdown
-from keras_attention.applications.cli import read_config
-from keras_attention.applications.common.streams import default_streams, share_cores
+from keras_attention.applications.base.streams import default_streams, share_cores
+from keras_attention.applications.command.cli import read_config
 from keras_attention.applications.training.run_folder import RunFolder
-from keras_attention.applications.translation import (
-    Shortlist,
-    Transformer,
-    Translator,
-    load_corpus,
-)
+from keras_attention.applications.translation import Shortlist, Transformer, Translator, load_corpus
 from keras_attention.applications.translation.metrics import bleu
 
 BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}

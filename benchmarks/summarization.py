@@ -169,9 +169,9 @@ def _with_titles(split: str, folder: str | None) -> list[dict]:
 def _evaluate(run: Path, corpus: str) -> dict:
     import keras
 
+    from keras_attention.applications.base.train import config_of
     from keras_attention.applications.summarization import Summarizer, load_corpus
     from keras_attention.applications.summarization.data import make_reports
-    from keras_attention.applications.training.tasks import config_of
 
     task = Summarizer.from_preset(run)
     found = load_corpus(config_of(Summarizer, run).data, "test").documents

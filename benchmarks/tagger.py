@@ -7,7 +7,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from keras_attention.applications.common.preprocessor import padded
+from keras_attention.applications.base.preprocessor import padded
 from keras_attention.applications.text import BucketedBatches
 from keras_attention.layers import TransformerEncoder
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy

@@ -12,9 +12,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_attention.applications.base.train import config_of
 from keras_attention.applications.command import main
 from keras_attention.applications.training.run_folder import MetricsLog
-from keras_attention.applications.training.tasks import config_of
 from keras_attention.applications.translation import Translator
 
 

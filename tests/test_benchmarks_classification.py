@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import classification
 from benchmarks.children import BenchmarkError
-from keras_attention.applications.cli import load_task, read_config
+from keras_attention.applications.command.cli import load_task, read_config
 
 OPTIONS = argparse.Namespace(
     folder=Path("data"), output=Path("runs"), runs=2, set=[], only=None, vectors=Path("glove.txt")

@@ -8,7 +8,7 @@ from benchmarks import recipes
 from benchmarks import recipes_data as data
 from benchmarks.children import BenchmarkError
 from benchmarks.tagger import shape
-from keras_attention.applications.cli import load_task, read_config
+from keras_attention.applications.command.cli import load_task, read_config
 from tests.applications.commands import call_command
 
 SEMEVAL = (

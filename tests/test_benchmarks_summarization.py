@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import summarization
 from benchmarks.children import BenchmarkError
-from keras_attention.applications.cli import read_config
+from keras_attention.applications.command.cli import read_config
 from keras_attention.applications.summarization import Summarizer
 from keras_attention.applications.summarization.data import make_reports, read_corpus
 

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import training
 from benchmarks.children import BenchmarkError
-from keras_attention.applications.cli import read_config
+from keras_attention.applications.command.cli import read_config
 from keras_attention.applications.translation import Translator
 
 

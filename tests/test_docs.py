@@ -10,8 +10,8 @@ import pytest
 
 from keras_attention.applications import answer_selection, classification, translation
 from keras_attention.applications.answer_selection import AnswerSelectionConfig
+from keras_attention.applications.base.train import train_task
 from keras_attention.applications.schema.reading import load_config
-from keras_attention.applications.training.tasks import train_task
 from keras_attention.applications.translation.config import TranslationConfig
 from tests.docs_examples import (
     documented,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from keras_attention.applications.cli import load_task
 from keras_attention.applications.command import parse
-from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.command.cli import load_task
+from keras_attention.applications.errors import UserError
 from keras_attention.applications.schema.reading import load_config
 from tests.docs_examples import commands, pages
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.import_rules import TASKS, check_source
+from tests.import_rules import TASKS, check_source, cycles, module_name
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 FOLDERS = ("keras_attention", "applications", "benchmarks", "tests", "docs")
@@ -23,6 +23,23 @@ def test_the_package_keeps_the_rules():
     for path in python_files():
         problems += check_source((REPOSITORY / path).read_text(encoding="utf-8"), path)
     assert not problems, "\n" + "\n".join(problems)
+
+
+def test_no_module_imports_itself_over_others():
+    paths = [path for path in python_files() if path.parts[0] in FOLDERS[:2]]
+    sources = {module_name(path): (REPOSITORY / path).read_text(encoding="utf-8") for path in paths}
+    assert not cycles(sources)
+
+
+def test_a_circle_is_found():
+    sources = {
+        "p.a": "def f():\n    from p.b import c",
+        "p.b": "from typing import TYPE_CHECKING\nfrom p.c import d",
+        "p.c": "if TYPE_CHECKING:\n    from p.b import c",
+    }
+    assert not cycles(sources)
+    sources["p.c"] = "from p import a"
+    assert set(cycles(sources)[0]) == {"p.a", "p.b", "p.c"}
 
 
 def test_the_files_are_found():
@@ -67,15 +84,26 @@ def test_the_files_are_found():
         ("keras_attention/decoding/x.py", "def f():\n    import torch", "use keras.ops"),
         ("applications/translation/x.py", "from keras_attention.losses.special import A", "inside"),
         (
-            "applications/common/x.py",
+            "applications/base/x.py",
             "from keras_attention.applications.translation import A",
             "must",
         ),
-        ("applications/training/x.py", "from keras_attention.applications.cli import main", "must"),
-        ("applications/translation/x.py", "from keras_attention.applications import cli", "must"),
+        ("applications/training/x.py", "from ..base.task import TextTask", "must"),
+        ("applications/store/x.py", "def f():\n    from ..data.lines import Lines", "must"),
+        ("applications/new/x.py", "", "no entry in ROOMS"),
+        (
+            "applications/training/x.py",
+            "from keras_attention.applications.command.cli import main",
+            "must",
+        ),
+        (
+            "applications/translation/x.py",
+            "from keras_attention.applications import command",
+            "must",
+        ),
         ("applications/translation/x.py", "from ..summarization.model import A", "must not"),
         ("keras_attention/ops/x.py", "from keras.src import tree", "private"),
-        ("applications/common/x.py", "from keras.src.utils import tree", "private"),
+        ("applications/base/x.py", "from keras.src.utils import tree", "private"),
         ("benchmarks/x.py", "import tensorflow.python.eager", "private"),
         ("tests/x.py", "import keras\nkeras.src.backend.name()", "private"),
         ("tests/x.py", "import tensorflow as tf\ntf.python.eager", "private"),
@@ -115,10 +143,13 @@ def test_applications_do_not_import_one_another(other):
             "from keras_attention.applications.schema.reading import D\n"
             "from keras_attention.applications.translation.data import E\nfrom .model import F",
         ),
-        ("applications/cli.py", "from keras_attention.applications.translation.task import A"),
         (
-            "applications/common/x.py",
-            "from .files import a\nfrom keras_attention.applications.text import B",
+            "applications/command/cli.py",
+            "from keras_attention.applications.translation.task import A",
+        ),
+        (
+            "applications/store/x.py",
+            "from .files import a\nfrom keras_attention.applications.errors import B",
         ),
         ("tests/x.py", "from keras_attention.ops.masks import a\nimport torch\n_a = torch.nn"),
     ],

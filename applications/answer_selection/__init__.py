@@ -1,6 +1,5 @@
 """Answer selection: a Keras task that ranks the candidate answers of a question."""
 
-from .compare_aggregate import CompareAggregate
 from .config import (
     AnswerSelectionConfig,
     DataConfig,
@@ -10,10 +9,11 @@ from .config import (
     VectorsConfig,
 )
 from .data import Candidate, Question, QuestionSet, load_questions, read_questions
-from .model import AnswerSelector, HardestHinge, Reader, build_model
+from .networks.compare_aggregate import CompareAggregate
+from .networks.selector import AnswerSelector, HardestHinge, Reader, build_model
 from .preprocessor import AnswerPreprocessor
-from .ranker import AnswerRanker, Ranker
 from .results import Answer, Ranking
+from .task import AnswerRanker, Ranker
 from .vectors import read_vectors, train_vectors, write_vectors
 
 __all__ = [

@@ -11,10 +11,10 @@ import numpy as np
 
 from keras_attention.paths import input_path
 
-from ..common.bad_lines import BadLine, checked
-from ..common.errors import UserError, check_choice, counted, shown
-from ..common.files import lines_of, records
-from ..common.preprocessor import Splits, as_texts, weights_of
+from ..base.preprocessor import Splits, as_texts, weights_of
+from ..errors import UserError, check_choice, counted, shown
+from ..store.bad_lines import BadLine, checked
+from ..store.files import lines_of, records
 from .config import SPLITS, DataConfig
 
 FILES = {"wikiqa": "WikiQA-{split}.tsv", "trecqa": "{split}.csv"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..common.files import lines_of
+from ..store.files import lines_of
 
 PROTOCOLS = ("filtered", "unfiltered")
 

@@ -7,16 +7,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from ..common import preprocessor as common
-from ..common.errors import check_counts, shown
-from ..common.preprocessor import (
-    TextPreprocessor,
-    as_column,
-    as_texts,
-    check_equally_many,
-    is_tensor,
-)
-from ..common.vectors import with_words
+from ..base import preprocessor as common
+from ..base.preprocessor import TextPreprocessor, as_column, as_texts, check_equally_many, is_tensor
+from ..data.vectors import with_words
+from ..errors import check_counts, shown
 from ..text import SPECIAL_TOKENS, UNK_ID, WordTokenizer
 
 

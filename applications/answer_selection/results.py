@@ -10,9 +10,9 @@ import numpy as np
 
 from keras_attention.visualization import ShadedTokens, display_tokens
 
-from ..common.explanation import ExplainedAnswer, Tokens, attention_map
-from ..common.shown import Shown
-from ..common.unknown import unknown_note, unknown_words
+from ..show.explanation import ExplainedAnswer, Tokens, attention_map
+from ..show.results import Shown
+from ..show.unknown import unknown_note, unknown_words
 from .data import QuestionSet
 from .metrics import ranking_score
 from .preprocessor import Coverage

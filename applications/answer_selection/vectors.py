@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..common.errors import UserError
-from ..common.files import output_file
-from ..common.vectors import VectorFile, read_vectors, start_vectors
+from ..data.vectors import VectorFile, read_vectors, start_vectors
+from ..errors import UserError
+from ..store.files import output_file
 from ..text import WordTokenizer
 from .config import VectorsConfig
 from .preprocessor import AnswerPreprocessor

@@ -4,10 +4,7 @@ import json
 from argparse import Namespace
 from collections.abc import Sequence
 
-from ..common.bad_lines import named
-from ..common.errors import UserError, say
-from ..common.lengths import TooLong, rows_too_long
-from ..common.verbs import (
+from ..base.verbs import (
     STANDARD_INPUT,
     asks_for_page,
     chunks_of_lines,
@@ -15,9 +12,12 @@ from ..common.verbs import (
     write_lines,
     write_page,
 )
+from ..data.lengths import TooLong, rows_too_long
+from ..errors import UserError, say
+from ..store.bad_lines import named
 from .data import QuestionSet, has_split, load_questions, read_questions
-from .ranker import AnswerRanker
 from .results import table
+from .task import AnswerRanker
 
 
 def evaluate(task: AnswerRanker, options: Namespace) -> None:

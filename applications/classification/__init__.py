@@ -1,7 +1,5 @@
 """Classification: Keras tasks that label texts, and pairs of texts."""
 
-from .backbones import BackboneEncoder, Pretrained, load_pretrained
-from .classifier import ClassificationTask, PairClassifier, TextClassifier
 from .config import (
     ClassificationConfig,
     DataConfig,
@@ -11,12 +9,20 @@ from .config import (
     VectorsConfig,
 )
 from .data import load_examples, read_examples
-from .encoders import CrossEncoder, FlatEncoder, HierarchicalEncoder, InnerEncoder, TextEncoder
-from .layers import Contextual, Pool, WordVectors
 from .linear import LinearScores
-from .model import Classifier, build_model
+from .networks.backbones import BackboneEncoder, Pretrained, load_pretrained
+from .networks.encoders import (
+    CrossEncoder,
+    FlatEncoder,
+    HierarchicalEncoder,
+    InnerEncoder,
+    TextEncoder,
+)
+from .networks.layers import Contextual, Pool, WordVectors
+from .networks.model import Classifier, build_model
 from .preprocessor import ClassificationPreprocessor, Labels
 from .results import Prediction, Weights, draw_confusion
+from .task import ClassificationTask, PairClassifier, TextClassifier
 
 __all__ = [
     "BackboneEncoder",

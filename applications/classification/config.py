@@ -4,7 +4,7 @@ import codecs
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from ..common.errors import UserError, check_range
+from ..errors import UserError, check_range
 from ..schema import training
 from ..schema.distribute import DistributeConfig
 from ..schema.keys import GIVEN, Config, Defaults, Section, key

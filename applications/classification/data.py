@@ -11,14 +11,14 @@ from typing import Any, get_args
 
 import numpy as np
 
-from ..common.arguments import is_finite
-from ..common.bad_lines import BadLine, Line, checked
-from ..common.errors import UserError, check_choice, counted, shown
-from ..common.lengths import OnTooLong
-from ..common.preprocessor import Splits
+from ..arguments import is_finite
+from ..base.preprocessor import Splits
+from ..data.lengths import OnTooLong
+from ..errors import UserError, check_choice, counted, shown
+from ..store.bad_lines import BadLine, Line, checked
 from ..text import BucketedBatches, nfc
 from .config import SPLITS, DataConfig
-from .encoders import SIDES
+from .networks.encoders import SIDES
 from .preprocessor import ClassificationPreprocessor, in_sentences, length_of
 from .tables import Row, check_column, read_known, rows_of, splits_of
 

@@ -7,9 +7,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from ..common.errors import check_choice
+from ..errors import check_choice
 from ..text import END_ID, PAD_ID
-from .layers import PACKAGE, Part
+from .networks.layers import PACKAGE, Part
 
 KINDS = ("naive_bayes", "nb_svm")
 ROWS = 1 << 20

@@ -11,25 +11,18 @@ from typing import Any
 import keras
 import numpy as np
 
-from ..common.arguments import is_finite
-from ..common.errors import UserError, check_choice, check_range, shown
-from ..common.preprocessor import (
-    TextPreprocessor,
-    as_texts,
-    check_equally_many,
-    is_tensor,
-    padded,
-)
+from ..arguments import is_finite
+from ..base.preprocessor import TextPreprocessor, as_texts, check_equally_many, is_tensor, padded
+from ..errors import UserError, check_choice, check_range, shown
 from ..text import END_ID, PAD_ID, UNK_ID, Tokenizer, nfc
-from . import backbones
+from ..text.sentences import SENTENCE_END
 from .config import ClassificationConfig, TokenizerConfig
-from .encoders import SIDES
-from .layers import PACKAGE
+from .networks import backbones
+from .networks.encoders import SIDES
+from .networks.layers import PACKAGE
 
 KINDS = ("one", "many", "number")
 """Kinds of labels: one of a text, any number of them, or a number."""
-# In the syntax that Python and TensorFlow share: a stop, what may close it, and a space after it.
-SENTENCE_END = ("([.!?][\"')\\]]*)[ \\t]+", "\\1\n")
 
 
 @dataclass(frozen=True)

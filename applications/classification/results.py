@@ -16,17 +16,11 @@ from keras_attention.visualization import (
     new_figure,
 )
 
-from ..common.errors import UserError, check_choice, check_number, shown
-from ..common.explanation import (
-    AttentionMap,
-    ExplainedAnswer,
-    Explanation,
-    Tokens,
-    attention_map,
-)
-from ..common.files import check_picture
-from ..common.shown import Shown, noted, written
-from ..common.unknown import unknown_note, unknown_words
+from ..errors import UserError, check_choice, check_number, shown
+from ..show.explanation import AttentionMap, ExplainedAnswer, Explanation, Tokens, attention_map
+from ..show.results import Shown, noted, written
+from ..show.unknown import unknown_note, unknown_words
+from ..store.files import check_picture
 from .metrics import calibration, confusion_matrix, f1_scores
 from .preprocessor import Labels
 

@@ -1,17 +1,20 @@
 """A classifier inside a graph: strings to ids, and strings to labels. This imports TensorFlow."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 import tensorflow_text
 
-from ..common.backend import of_at_most, service_of
+from ..base.backend import of_at_most, service_of
 from ..text import PAD_ID
-from .encoders import SIDES
-from .preprocessor import SENTENCE_END, ClassificationPreprocessor, Labels
+from ..text.sentences import SENTENCE_END
+from .networks.encoders import SIDES
+
+if TYPE_CHECKING:
+    from .preprocessor import ClassificationPreprocessor, Labels
 
 
-def read(preprocessor: ClassificationPreprocessor, strings: tf.Tensor) -> tuple[Any, Any]:
+def read(preprocessor: "ClassificationPreprocessor", strings: tf.Tensor) -> tuple[Any, Any]:
     """Return the ids of strings, of at least one row and column, and which texts were cut."""
     tokenizer, longest = preprocessor.in_graph("tokenizer"), preprocessor.max_length
     if preprocessor.sentences is None:
@@ -35,7 +38,7 @@ def read(preprocessor: ClassificationPreprocessor, strings: tf.Tensor) -> tuple[
     return ids, words.row_lengths() > longest
 
 
-def targets(known: Labels, labels: Any) -> tf.Tensor:
+def targets(known: "Labels", labels: Any) -> tf.Tensor:
     """Return targets `(B, outputs)` of labels `(B,)`; of many, ragged or padded with ""."""
     if known.kind == "number":
         numbers = tf.debugging.check_numerics(tf.cast(labels, tf.float32), "a label")
@@ -101,7 +104,7 @@ def service(task: Any, max_letters: int | None = None) -> tf.Module:
     return service_of(serve, network, preprocessor.in_graph("tokenizer"))
 
 
-def _answer(scores: tf.Tensor, labels: Labels, thresholds: list[float]) -> dict[str, tf.Tensor]:
+def _answer(scores: tf.Tensor, labels: "Labels", thresholds: list[float]) -> dict[str, tf.Tensor]:
     if labels.kind == "number":
         return {"numbers": scores[:, 0] * labels.scale + labels.mean}
     # In float64, as `probabilities` does it: in float32 near labels tie, and others are chosen.

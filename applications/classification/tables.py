@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from keras_attention.paths import input_path
 
-from ..common.bad_lines import BadLine, Line, checked
-from ..common.errors import UserError, did_you_mean, shown
-from ..common.files import json_object, lines_of, records
+from ..errors import UserError, did_you_mean, shown
+from ..store.bad_lines import BadLine, Line, checked
+from ..store.files import json_object, lines_of, records
 
 SUFFIXES = (".csv", ".tsv", ".jsonl")
 

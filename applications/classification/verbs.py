@@ -6,10 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..common.bad_lines import BadLine, Line
-from ..common.errors import UserError, say
-from ..common.files import check_picture
-from ..common.verbs import (
+from ..base.verbs import (
     LongTexts,
     Placed,
     asks_for_map,
@@ -22,11 +19,14 @@ from ..common.verbs import (
     write_lines,
     write_page,
 )
-from .classifier import ClassificationTask
+from ..errors import UserError, say
+from ..store.bad_lines import BadLine, Line
+from ..store.files import check_picture
 from .config import DataConfig
 from .data import Examples, has_split, load_examples, read_examples, texts_of
 from .results import check_confusion, draw_confusion, table
 from .tables import SUFFIXES
+from .task import ClassificationTask
 
 TEXTS_IN_A_CHUNK = 768
 SKIPPING = dict.fromkeys(("on_empty", "on_too_long", "on_unknown_label"), "skip")

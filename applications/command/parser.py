@@ -23,16 +23,7 @@ from pathlib import Path
 
 from .light import PACKAGE, light
 from .quiet import LEVEL, held_back_unless_error
-from .tasks import (
-    TASKS,
-    TaskCommand,
-    add_options,
-    did_you_mean,
-    natural,
-    one_of,
-    path,
-    positive,
-)
+from .tasks import TASKS, TaskCommand, add_options, did_you_mean, natural, one_of, path, positive
 
 PROGRAM = "keras-attention"
 VERBS_ON_A_RUN = {
@@ -89,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gc.disable()  # modules make no garbage to speak of
     try:
         with held_back_unless_error(), _left_out(*absent):
-            from keras_attention.applications.cli import run
+            from keras_attention.applications.command.cli import run
     except KeyboardInterrupt:
         return 130
     except Exception as error:  # such as a backend that is not there

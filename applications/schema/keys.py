@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from ..common.errors import UserError, check_choice, check_range, refuse
+from ..errors import UserError, check_choice, check_range, refuse
 
 GIVEN = "given"
 """In `applies_to`: any value of the other key but null, false or an empty text."""

@@ -14,8 +14,8 @@ import yaml
 
 from keras_attention.paths import input_path
 
-from ..common.arguments import is_finite
-from ..common.errors import (
+from ..arguments import is_finite
+from ..errors import (
     Problems,
     UserError,
     check_key,
@@ -25,7 +25,7 @@ from ..common.errors import (
     one_line,
     shown,
 )
-from ..common.files import read_bytes, refuse_wide, write_text
+from ..store.files import read_bytes, refuse_wide, write_text
 from .help import options_of, type_words
 from .keys import Config
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from ..common.errors import UserError
+from ..errors import UserError
 from .keys import Section, key
 
 Precision = Literal["float32", "mixed_bfloat16", "mixed_float16"]

@@ -9,11 +9,11 @@ from .config import (
     TrainingConfig,
 )
 from .data import load_corpus, read_corpus
-from .encoders import FlatEncoder, HierarchicalEncoder, TransformerReader
-from .model import SummarizationModel, build_model
+from .networks.encoders import FlatEncoder, HierarchicalEncoder, TransformerReader
+from .networks.model import SummarizationModel, build_model
 from .preprocessor import SummarizationPreprocessor, split_sentences
 from .results import Summary
-from .summarizer import Summarizer
+from .task import Summarizer
 
 __all__ = [
     "DataConfig",

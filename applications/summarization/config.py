@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from ..common.errors import UserError
+from ..errors import UserError
 from ..schema import training
 from ..schema.distribute import DistributeConfig
 from ..schema.keys import Config, Defaults, Section, key

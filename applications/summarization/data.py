@@ -11,10 +11,10 @@ import numpy as np
 
 from keras_attention.paths import input_path
 
-from ..common.bad_lines import BadLine, checked
-from ..common.errors import UserError, check_choice, counted
-from ..common.files import json_object, lines_of
-from ..common.preprocessor import Splits, pairs_of
+from ..base.preprocessor import Splits, pairs_of
+from ..errors import UserError, check_choice, counted
+from ..store.bad_lines import BadLine, checked
+from ..store.files import json_object, lines_of
 from ..text import END_ID, START_ID, BucketedBatches
 from .config import SPLITS, DataConfig
 from .preprocessor import (

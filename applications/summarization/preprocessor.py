@@ -8,15 +8,9 @@ from typing import Any, get_args
 import keras
 import numpy as np
 
-from ..common.errors import check_choice, check_counts, check_unicode, shown
-from ..common.lengths import OnTooLong, TooLong
-from ..common.preprocessor import (
-    TextPreprocessor,
-    as_column,
-    check_equally_many,
-    is_tensor,
-    padded,
-)
+from ..base.preprocessor import TextPreprocessor, as_column, check_equally_many, is_tensor, padded
+from ..data.lengths import OnTooLong, TooLong
+from ..errors import check_choice, check_counts, check_unicode, shown
 from ..text import END_ID, PAD_ID, START_ID, UNK_ID, WordTokenizer, nfc
 from ..text import split_sentences as sentences_of
 

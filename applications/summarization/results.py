@@ -16,11 +16,11 @@ from keras_attention.visualization import (
     new_figure,
 )
 
-from ..common.errors import shown
-from ..common.explanation import AttentionMap, Tokens, attention_map
-from ..common.files import check_picture
-from ..common.shown import Searched, written
-from ..common.unknown import unknown_note, unknown_words
+from ..errors import shown
+from ..show.explanation import AttentionMap, Tokens, attention_map
+from ..show.results import Searched, written
+from ..show.unknown import unknown_note, unknown_words
+from ..store.files import check_picture
 from .metrics import repeated_ngrams, rouge
 
 WIDEST = 40

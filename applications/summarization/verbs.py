@@ -7,10 +7,7 @@ from collections.abc import Iterator
 
 from keras_attention.decoding import SearchOptions
 
-from ..common.bad_lines import Line, named
-from ..common.errors import UserError
-from ..common.lengths import TooLong
-from ..common.verbs import (
+from ..base.verbs import (
     LongTexts,
     Placed,
     asks_for_page,
@@ -23,11 +20,14 @@ from ..common.verbs import (
     write_lines,
     write_page,
 )
+from ..data.lengths import TooLong
+from ..errors import UserError
+from ..store.bad_lines import Line, named
 from .config import DataConfig
 from .data import Corpus, documents_of, has_split, load_corpus, read_corpus
 from .preprocessor import as_documents
 from .results import table
-from .summarizer import Summarizer
+from .task import Summarizer
 
 BATCHES_IN_A_CHUNK = 16
 

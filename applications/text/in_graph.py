@@ -8,8 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from .tokenizer import END_ID, PAD_ID, START_ID, UNK_ID
-from .word_tokenizer import Rules
+from .tokenizer import END_ID, PAD_ID, START_ID, UNK_ID, Rules
 
 
 def nfc_in_graph(strings: Any) -> Any:

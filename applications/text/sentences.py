@@ -5,6 +5,9 @@ import re
 _UNSAFE = re.compile(r"[\s\ud800-\udfff]")
 _SHORT_WORD = re.compile(r"(?:^|[\s(])\w{1,4}\.\s*$")
 
+# A rule that Python and TensorFlow share: a stop, what may close it, and a space after it.
+SENTENCE_END = ("([.!?][\"')\\]]*)[ \\t]+", "\\1\n")
+
 
 def split_sentences(text: str, language: str | None = None) -> list[str]:
     """Split a text into sentences that make up the text again when they are joined.

@@ -26,6 +26,8 @@ LARGEST_VOCABULARY = 2**28  # bytes, so that a file from elsewhere cannot fill t
 PAD_ID, UNK_ID, START_ID, END_ID = range(4)
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 """How the special ids are shown; position is id. Text that spells one is ordinary text."""
+Rules = tuple[tuple[str, str], ...]
+"""Regular expressions, each with its replacement."""
 
 
 class Tokenizer(abc.ABC):

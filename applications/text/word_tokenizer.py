@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from .normalization import nfc
-from .tokenizer import SPECIAL_TOKENS, UNK_ID, Tokenizer, check_lines, until_end
+from .tokenizer import SPECIAL_TOKENS, UNK_ID, Rules, Tokenizer, check_lines, until_end
 
 if TYPE_CHECKING:
     from .in_graph import WordsInGraph
@@ -25,7 +25,6 @@ JOINER = "\uffed"
 SPACE = "[\\x00-\\x20\\x7f-\\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 SPACE_RULES = ((SPACE + "+", " "), ("^ | $", ""))
 JOIN_RULES = ((f"{JOINER}? {JOINER}|{JOINER} ", ""), (f"^{JOINER}|{JOINER}$", ""))
-Rules = tuple[tuple[str, str], ...]
 
 
 class WordTokenizer(Tokenizer):

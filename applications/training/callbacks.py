@@ -16,9 +16,9 @@ from keras import ops
 
 from keras_attention.distribute import Workers
 
-from ..common.arguments import is_finite
-from ..common.errors import Preempted, TrainingDiverged, UserError, say, shown
-from ..common.weights import save_weights
+from ..arguments import is_finite
+from ..errors import Preempted, TrainingDiverged, UserError, say, shown
+from ..store.weights import save_weights
 from .judgement import LOSS, Judge, figures_of, short
 from .run_folder import Checkpoint, Checkpoints
 

@@ -13,7 +13,7 @@ import keras
 from keras_attention import distribute
 from keras_attention.distribute import Workers
 
-from ..common.errors import UserError
+from ..errors import UserError
 from ..schema.distribute import DistributeConfig
 from ..schema.training import TrainingConfig
 

@@ -14,10 +14,10 @@ from keras import ops
 from keras_attention import distribute
 from keras_attention.distribute import GlobalMean, Workers
 
-from ..common.errors import UserError, say, shown
-from ..common.files import NotWritten, verify_checksum
-from ..common.weights import load_weights
+from ..errors import UserError, say, shown
 from ..schema.training import TrainingConfig
+from ..store.files import NotWritten, verify_checksum
+from ..store.weights import load_weights
 from .callbacks import (
     AverageWeights,
     HalveOnPlateau,
@@ -56,7 +56,7 @@ class Outcome:
 
     from keras_attention.applications.answer_selection import AnswerRanker, AnswerSelectionConfig
     from keras_attention.applications.schema.reading import load_config
-    from keras_attention.applications.training.tasks import train_task
+    from keras_attention.applications.base.train import train_task
 
     Path("lines.tsv").write_text("who is it ?\\ta dog\\t1\\nwho is it ?\\tthe sky\\t0\\n")
     options = ["--data.train=lines.tsv", "--data.dev=lines.tsv", "--tokenizer.min_count=1"]

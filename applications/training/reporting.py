@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from ..common.errors import UserError, clock, say
+from ..errors import UserError, clock, say
 from .callbacks import learning_rate_of, updates_made
 
 

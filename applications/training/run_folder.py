@@ -37,10 +37,10 @@ import numpy as np
 from keras_attention import __version__
 from keras_attention.paths import input_path, output_path
 
-from ..common import files
-from ..common.errors import UserError, shown
-from ..common.files import json_object, read_bytes, write_text
+from ..errors import UserError, shown
 from ..schema.reading import MOST_BYTES, by_key, changed_keys, read_yaml, save_config
+from ..store import files
+from ..store.files import json_object, read_bytes, write_text
 
 FORMAT_VERSION = 1
 FORMAT, CARD_FILE, START_WEIGHTS = "FORMAT", "README.md", "start.weights.h5"

@@ -10,16 +10,16 @@ from .config import (
 )
 from .data import load_corpus
 from .documents import TranslatedDocument
-from .models.base import TranslationModel
-from .models.builder import build_model
-from .models.ensemble import Ensemble
-from .models.luong import Luong
-from .models.rnnsearch import RNNEncDec, RNNSearch
-from .models.transformer import Transformer
+from .networks.base import TranslationModel
+from .networks.builder import build_model
+from .networks.ensemble import Ensemble
+from .networks.luong import Luong
+from .networks.rnnsearch import RNNEncDec, RNNSearch
+from .networks.transformer import Transformer
 from .preprocessor import TranslationPreprocessor
 from .results import Translation
 from .shortlist import Shortlist
-from .translator import Translator
+from .task import Translator
 
 __all__ = [
     "DataConfig",

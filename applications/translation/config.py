@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from ..common.errors import UserError, check_number
+from ..errors import UserError, check_number
 from ..schema import training
 from ..schema.distribute import DistributeConfig
 from ..schema.keys import Config, Defaults, Section, key

@@ -9,12 +9,12 @@ import numpy as np
 
 from keras_attention.paths import input_path
 
-from ..common import downloads
-from ..common.bad_lines import BadLine, checked
-from ..common.errors import Problems, UserError, check_choice, counted
-from ..common.files import lines_of
-from ..common.lines import Lines, in_chunks, taken
-from ..common.preprocessor import Splits, as_texts, pairs_of, rows_of_parts
+from ..base.preprocessor import Splits, as_texts, pairs_of, rows_of_parts
+from ..data.lines import Lines, in_chunks, taken
+from ..errors import Problems, UserError, check_choice, counted
+from ..store import downloads
+from ..store.bad_lines import BadLine, checked
+from ..store.files import lines_of
 from ..text import END_ID, START_ID, BucketedBatches, PackedIds, Tokenizer
 from . import dates
 from .config import SPLITS, DataConfig

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from keras_attention.paths import output_path
 
-from ..common.errors import UserError, clock, say
-from ..common.files import refuse_existing_output
+from ..base.train import train_task
+from ..errors import UserError, clock, say
 from ..schema.reading import load_config
-from ..training.tasks import train_task
+from ..store.files import refuse_existing_output
 from .config import TranslationConfig
 from .data import ParallelCorpus, load_corpus
-from .translator import Translator
+from .task import Translator
 
 SHOWN = 8
 EXPECTED = 98.0

@@ -7,9 +7,7 @@ from typing import Any
 
 import keras
 
-from ..common.errors import UserError, check_number, shown
-from ..common.lengths import rows_too_long
-from ..common.preprocessor import (
+from ..base.preprocessor import (
     TextPreprocessor,
     as_column,
     as_texts,
@@ -17,6 +15,8 @@ from ..common.preprocessor import (
     is_tensor,
     padded,
 )
+from ..data.lengths import rows_too_long
+from ..errors import UserError, check_number, shown
 from ..text import END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, Tokenizer, nfc
 from .config import MOST_VARIANTS, TokenizerConfig
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from keras_attention.visualization import alignment_text, display_tokens, plot_alignment
 
-from ..common.errors import shown
-from ..common.explanation import AttentionMap, Tokens, attention_map
-from ..common.files import check_picture
-from ..common.shown import Searched, ranked_number, written
-from ..common.unknown import join_pieces, unknown_note, unknown_words
+from ..errors import shown
+from ..show.explanation import AttentionMap, Tokens, attention_map
+from ..show.results import Searched, ranked_number, written
+from ..show.unknown import join_pieces, unknown_note, unknown_words
+from ..store.files import check_picture
 from ..text import END_ID, UNK_ID, Tokenizer, nfc
 from .metrics import bleu, bleu_by_length, chrf
 from .preprocessor import TranslationPreprocessor

@@ -8,10 +8,10 @@ from keras_attention.decoding import DecodingResult, SearchOptions, sentence_see
 from keras_attention.decoding import search as search_by_options
 from keras_attention.losses import masked_sparse_categorical_crossentropy
 
-from ..common.errors import shown
-from ..common.network import without_unwritable
+from ..base.network import without_unwritable
+from ..errors import shown
 from ..text import END_ID, PAD_ID, START_ID
-from .models.base import TranslationModel
+from .networks.base import TranslationModel
 from .shortlist import Shortlist
 
 # Tokens that a state which grows has room for at first; the search makes more.

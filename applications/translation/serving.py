@@ -1,19 +1,23 @@
 """The graph of an exported translator. Importing this imports TensorFlow."""
 
+from typing import TYPE_CHECKING
+
 import tensorflow as tf
 
 from keras_attention.decoding import SearchOptions
 
-from ..common.backend import of_at_most, seeds_in_graph, service_of
+from ..base.backend import of_at_most, seeds_in_graph, service_of
 from ..text import END_ID, PAD_ID, UNK_ID
 from .search import search
-from .translator import Translator
+
+if TYPE_CHECKING:
+    from .task import Translator
 
 _NO_WORD = "\0"
 """The answer of the dictionary for a word that it lacks."""
 
 
-def service(translator: Translator, options: SearchOptions, max_letters: int) -> tf.Module:
+def service(translator: "Translator", options: SearchOptions, max_letters: int) -> tf.Module:
     """Return a translator as a `tf.Module` from strings to strings, which a SavedModel can hold.
 
     The signature `serving_default` takes `text`, `(B,)` strings, and gives what

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..common.bad_lines import BadLine, checked
-from ..common.errors import check_counts, shown
-from ..common.files import lines_of, output_file
+from ..errors import check_counts, shown
+from ..store.bad_lines import BadLine, checked
+from ..store.files import lines_of, output_file
+from ..store.tensors import NpzTensors, Tensors
 from ..text import END_ID, PAD_ID, nfc
 from .preprocessor import TranslationPreprocessor, as_pairs, distinct_words, encode_checked
-from .pretrained.tensors import NpzTensors, Tensors
 
 if TYPE_CHECKING:
     from scipy import sparse
 
-    from .translator import Translator
+    from .task import Translator
 
 SPECIAL = END_ID + 1
 """The special tokens, which are in every shortlist: padding, unknown, start, end."""

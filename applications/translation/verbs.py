@@ -10,12 +10,7 @@ from typing import Any
 
 from keras_attention.metrics import alignment_error_rate, read_alignments
 
-from ..common.bad_lines import Line, named
-from ..common.errors import UserError, say
-from ..common.files import decoded, lines_of
-from ..common.lengths import TooLong
-from ..common.lines import Lines, in_chunks
-from ..common.verbs import (
+from ..base.verbs import (
     STANDARD_INPUT,
     LongTexts,
     asks_for_map,
@@ -30,13 +25,18 @@ from ..common.verbs import (
     write_lines,
     write_page,
 )
+from ..data.lengths import TooLong
+from ..data.lines import Lines, in_chunks
+from ..errors import UserError, say
+from ..store.bad_lines import Line, named
+from ..store.files import decoded, lines_of
 from .config import DataConfig
 from .data import ParallelCorpus, has_split, load_corpus
 from .documents import last_tag
 from .preprocessor import MOST_TOKENS, encode_checked
 from .results import Translation, align_words, blind_bleu, pharaoh, table, words_of_line
 from .shortlist import Shortlist
-from .translator import Translator
+from .task import Translator
 
 BATCHES_IN_A_CHUNK = 16
 LIMIT = f"{MOST_TOKENS:,} tokens"

@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.contenders.transformers import OurModel, set_weights
 from benchmarks.contenders.translators import Translator
 from benchmarks.transformer_problem import FIRST_WORD, architecture_of
-from keras_attention.applications.common.streams import usable_cores
+from keras_attention.applications.base.streams import usable_cores
 from keras_attention.applications.text import WordTokenizer
 from keras_attention.applications.translation import TranslationPreprocessor
 from keras_attention.applications.translation import Translator as TranslationTask

@@ -19,7 +19,7 @@ from benchmarks.transformer_problem import (
     make_weights,
 )
 from keras_attention.applications.translation import Transformer
-from keras_attention.applications.translation.models.base import WordCrossentropy
+from keras_attention.applications.translation.networks.base import WordCrossentropy
 from keras_attention.losses import masked_sparse_categorical_crossentropy
 
 

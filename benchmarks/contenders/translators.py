@@ -14,8 +14,8 @@ from benchmarks.contenders import keras_program
 from benchmarks.contenders.transformers import KerasHubModel, OurModel, set_weights
 from benchmarks.problems import Problem
 from benchmarks.transformer_problem import BEAM_SIZE, PAD, START, make_ids
-from keras_attention.applications.common.backend import compiled
-from keras_attention.applications.common.streams import in_streams, rows_of_a_batch, usable_cores
+from keras_attention.applications.base.backend import compiled
+from keras_attention.applications.base.streams import in_streams, rows_of_a_batch, usable_cores
 from keras_attention.applications.translation.search import search
 from keras_attention.decoding import SearchOptions
 

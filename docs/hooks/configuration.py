@@ -13,7 +13,7 @@ def on_page_markdown(markdown: str, **_) -> str:
 
 def _keys(task: str) -> str:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    from keras_attention.applications.cli import load_task
+    from keras_attention.applications.command.cli import load_task
     from keras_attention.applications.schema.help import config_help
 
     return config_help(load_task(task).config_class)

@@ -14,7 +14,7 @@ EXAMPLES = ("den 3. Mai 1984", "4 juin 1999")
 def content() -> str:
     """Return the page with what the preset `dates` answers to the examples."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    from keras_attention.applications.common.explanation import page
+    from keras_attention.applications.show.explanation import page
     from keras_attention.applications.translation import Translator
 
     translator = Translator.from_preset("dates")

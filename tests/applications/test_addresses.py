@@ -13,19 +13,19 @@ import keras_attention
 from keras_attention import applications, metrics, visualization
 from keras_attention.applications.answer_selection import AnswerRanker, DataConfig, load_questions
 from keras_attention.applications.answer_selection.metrics import read_trec_run
+from keras_attention.applications.base.presets import preset_folder
+from keras_attention.applications.base.train import average_tasks, resume_task, train_task
 from keras_attention.applications.classification import TextClassifier
-from keras_attention.applications.classification.backbones import Pretrained
+from keras_attention.applications.classification.networks.backbones import Pretrained
 from keras_attention.applications.classification.results import draw_confusion
-from keras_attention.applications.common import files
-from keras_attention.applications.common.presets import preset_folder
 from keras_attention.applications.schema.reading import load_config, read_yaml
+from keras_attention.applications.store import files
 from keras_attention.applications.summarization import Summarizer
 from keras_attention.applications.text import WordTokenizer, load_tokenizer
 from keras_attention.applications.training.run_folder import RunFolder, is_free, refuse_existing
-from keras_attention.applications.training.tasks import average_tasks, resume_task, train_task
 from keras_attention.applications.translation import TranslationConfig, Translator
 from keras_attention.applications.translation.demo import run_demo
-from keras_attention.applications.translation.litert_engine import export_litert
+from keras_attention.applications.translation.engines.litert import export_litert
 from keras_attention.applications.translation.shortlist import Shortlist
 from keras_attention.paths import input_path, is_address, output_path
 from tests.applications.commands import call_command

@@ -7,12 +7,12 @@ import shutil
 import keras
 import pytest
 
-from keras_attention.applications.common.card import MISSING
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.files import checksum
+from keras_attention.applications.base.card import MISSING
+from keras_attention.applications.base.train import resume_task, train_task
+from keras_attention.applications.errors import UserError
 from keras_attention.applications.schema.reading import load_config
+from keras_attention.applications.store.files import checksum
 from keras_attention.applications.training.run_folder import RunFolder
-from keras_attention.applications.training.tasks import resume_task, train_task
 from keras_attention.applications.translation import TranslationPreprocessor, Translator
 from keras_attention.applications.translation.config import TranslationConfig
 

@@ -15,10 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keras_attention.applications import cli
-from keras_attention.applications.cli import run
-from keras_attention.applications.command import TASKS, build_parser, parse
-from keras_attention.applications.common.errors import TrainingDiverged
+from keras_attention.applications.command import TASKS, build_parser, cli, parse
+from keras_attention.applications.command.cli import run
+from keras_attention.applications.errors import TrainingDiverged
 from keras_attention.applications.schema.reading import load_config
 from keras_attention.applications.training.run_folder import RunFolder, read_metrics
 from keras_attention.applications.translation import TranslationConfig, Translator

@@ -6,7 +6,7 @@ import pytest
 
 from keras_attention.applications.answer_selection import config as answer_selection
 from keras_attention.applications.classification import config as classification
-from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.errors import UserError
 from keras_attention.applications.schema.help import config_help
 from keras_attention.applications.schema.reading import (
     by_key,

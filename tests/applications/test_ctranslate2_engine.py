@@ -14,7 +14,7 @@ from keras_attention.applications.translation import (
     TranslationPreprocessor,
     Translator,
 )
-from keras_attention.applications.translation.ctranslate2_engine import CTranslate2, _Search
+from keras_attention.applications.translation.engines.ctranslate2 import CTranslate2, _Search
 from keras_attention.decoding import SearchOptions
 from tests.applications.test_streams import random_lines
 from tests.applications.translation_runs import MAX_LENGTH, SOURCE_LINES, make_translator
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
 @pytest.fixture
 def conversions(monkeypatch):
     """The folders that networks were converted into."""
-    from keras_attention.applications.translation import ctranslate2_engine
+    from keras_attention.applications.translation.engines import ctranslate2 as ctranslate2_engine
 
     made, save = [], ctranslate2_engine.save_model
 

@@ -238,7 +238,7 @@ def test_the_server_translates_documents(translator):
     pytest.importorskip("httpx", reason="TestClient needs httpx")
     from fastapi.testclient import TestClient
 
-    from keras_attention.applications.serve import Limits, make_app
+    from keras_attention.applications.command.serve import Limits, make_app
 
     tasks = {"a": translator, "other": object()}
     limits = Limits(characters=len(DOCUMENT))

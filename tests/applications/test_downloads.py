@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from keras_attention.applications.common import downloads
-from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.errors import UserError
+from keras_attention.applications.store import downloads
 
 CONTENT = bytes(range(256)) * 1000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention.applications.common.preprocessor import padded
+from keras_attention.applications.base.preprocessor import padded
 from keras_attention.applications.text import PAD_ID, START_ID
 from keras_attention.applications.translation import Ensemble, RNNSearch, Translator
 from keras_attention.applications.translation.search import force, search

@@ -10,8 +10,8 @@ import pytest
 
 from keras_attention import LuongAttention
 from keras_attention.applications import classification, summarization, translation
-from keras_attention.applications.common import explanation
-from keras_attention.applications.common.explanation import (
+from keras_attention.applications.show import explanation
+from keras_attention.applications.show.explanation import (
     ExplainedAnswer,
     Explanation,
     Tokens,

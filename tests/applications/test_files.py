@@ -15,10 +15,14 @@ import pytest
 from matplotlib.figure import Figure
 
 from keras_attention.applications.answer_selection.results import Answer, Ranking
+from keras_attention.applications.base.preprocessor import as_texts
+from keras_attention.applications.base.verbs import chunks_of_lines
 from keras_attention.applications.classification.results import draw_confusion
-from keras_attention.applications.common import explanation, files
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.files import (
+from keras_attention.applications.data.lines import Lines, taken
+from keras_attention.applications.errors import UserError
+from keras_attention.applications.show import explanation
+from keras_attention.applications.store import files
+from keras_attention.applications.store.files import (
     check_new_file,
     json_object,
     lines_of,
@@ -29,10 +33,7 @@ from keras_attention.applications.common.files import (
     write_checksums,
     write_text,
 )
-from keras_attention.applications.common.lines import Lines, taken
-from keras_attention.applications.common.preprocessor import as_texts
-from keras_attention.applications.common.verbs import chunks_of_lines
-from keras_attention.applications.common.weights import load_weights, save_weights
+from keras_attention.applications.store.weights import load_weights, save_weights
 from keras_attention.applications.summarization.results import Summary
 from keras_attention.applications.translation.results import Translation
 
@@ -171,7 +172,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path, kind):
 
 
 def test_a_gz_that_inflates_without_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_attention.applications.common.files.MOST_INFLATED", (10_000, 200))
+    monkeypatch.setattr("keras_attention.applications.store.files.MOST_INFLATED", (10_000, 200))
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(b"a\n" * 500_000))
     with pytest.raises(UserError, match="inflates to more than"):
@@ -321,7 +322,7 @@ def test_new_weights_are_known_before_they_have_their_name(saved, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("keras_attention.applications.common.files._put", killed)
+        patch.setattr("keras_attention.applications.store.files._put", killed)
         model = small_model()
         model.layers[0].bias.assign([7.0, 8.0])
         save_weights(model, saved)

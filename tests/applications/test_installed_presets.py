@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.presets import (
+from keras_attention.applications.base.presets import (
     FIREFOX_WHEEL,
     PRESETS,
     default_preset,
     known_presets,
     preset_folder,
 )
+from keras_attention.applications.errors import UserError
 from keras_attention.applications.translation import Translator
 from tests.applications.commands import call_command
 from tests.applications.pretrained.marian_files import write_folder
@@ -33,7 +33,7 @@ def wheel(tmp_path, monkeypatch):
 
 @pytest.fixture
 def no_wheel(monkeypatch):
-    monkeypatch.setattr("keras_attention.applications.common.presets.find_spec", lambda name: None)
+    monkeypatch.setattr("keras_attention.applications.base.presets.find_spec", lambda name: None)
 
 
 def test_translators_of_the_wheel_have_names(wheel, tmp_path, capsys):

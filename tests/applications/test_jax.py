@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention.applications.common.errors import Preempted
+from keras_attention.applications.errors import Preempted
 from keras_attention.applications.schema.reading import load_config
 from keras_attention.applications.training.devices import devices_of
 from keras_attention.applications.training.reporting import Progress

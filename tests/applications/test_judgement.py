@@ -11,16 +11,16 @@ import keras
 import numpy as np
 import pytest
 
+from keras_attention.applications.base import presets
+from keras_attention.applications.base.train import resume_task, train_task
 from keras_attention.applications.classification import TextClassifier
 from keras_attention.applications.classification.data import in_memory
 from keras_attention.applications.command.tasks import TOKENIZE
-from keras_attention.applications.common import presets
-from keras_attention.applications.common.errors import Preempted, UserError
+from keras_attention.applications.errors import Preempted, UserError
 from keras_attention.applications.schema.reading import load_config
 from keras_attention.applications.training.judgement import Judge, figures_of
 from keras_attention.applications.training.reporting import Progress
 from keras_attention.applications.training.run_folder import RunFolder, read_metrics
-from keras_attention.applications.training.tasks import resume_task, train_task
 from keras_attention.applications.translation import Translator
 from keras_attention.applications.translation.config import TranslationConfig
 from keras_attention.applications.translation.metrics import bleu

@@ -8,7 +8,7 @@ import pytest
 
 from keras_attention.applications.answer_selection import AnswerRanker
 from keras_attention.applications.classification import Labels, TextClassifier
-from keras_attention.applications.common.vectors import read_vectors, start_vectors
+from keras_attention.applications.data.vectors import read_vectors, start_vectors
 from keras_attention.applications.summarization import Summarizer
 from keras_attention.applications.summarization.preprocessor import split_sentences
 from keras_attention.applications.text import WordTokenizer

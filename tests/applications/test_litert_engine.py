@@ -8,9 +8,10 @@ import pytest
 
 from keras_attention.applications.command import main
 from keras_attention.applications.text import load_tokenizer
-from keras_attention.applications.translation import Translator, litert_engine
-from keras_attention.applications.translation.conversions import Weights
-from keras_attention.applications.translation.litert_engine import _quietly
+from keras_attention.applications.translation import Translator
+from keras_attention.applications.translation.engines import litert as litert_engine
+from keras_attention.applications.translation.engines.litert import _quietly
+from keras_attention.applications.translation.engines.weights import Weights
 from tests.applications.test_streams import random_lines
 from tests.applications.translation_runs import SOURCE_LINES, make_translator
 
@@ -192,7 +193,7 @@ def test_weights_know_any_change_and_hold_what_they_were():
 
 @pytest.mark.slow
 def test_only_the_last_programs_are_kept(preset, monkeypatch):
-    from keras_attention.applications.translation import conversions
+    from keras_attention.applications.translation.engines import weights as conversions
 
     monkeypatch.setattr(conversions, "MOST_KEPT", 2)
     translator = Translator.from_preset(preset)

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from keras_attention.applications.answer_selection import AnswerRanker
+from keras_attention.applications.base import verbs
 from keras_attention.applications.classification import PairClassifier, TextClassifier
-from keras_attention.applications.common import verbs
-from keras_attention.applications.common.bad_lines import BadLine
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.lengths import TooLong
-from keras_attention.applications.translation import Translator, translator
+from keras_attention.applications.data.lengths import TooLong
+from keras_attention.applications.errors import UserError
+from keras_attention.applications.store.bad_lines import BadLine
+from keras_attention.applications.translation import Translator
 from keras_attention.applications.translation import preprocessor as translation_preprocessor
+from keras_attention.applications.translation import task as translator
 from tests.applications.commands import call_command
 from tests.applications.summarization_runs import small_summarizer
 

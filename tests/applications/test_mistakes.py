@@ -9,15 +9,15 @@ import keras
 import pytest
 
 from keras_attention.applications.answer_selection import read_questions
+from keras_attention.applications.base import verbs
 from keras_attention.applications.classification.config import DataConfig as TableConfig
 from keras_attention.applications.classification.data import read_examples
-from keras_attention.applications.cli import load_task
 from keras_attention.applications.command import TASKS, build_parser, parse
 from keras_attention.applications.command import tasks as command_tasks
-from keras_attention.applications.common import verbs
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.files import lines_of, refuse_wide
+from keras_attention.applications.command.cli import load_task
+from keras_attention.applications.errors import UserError
 from keras_attention.applications.schema.reading import load_config, read_yaml
+from keras_attention.applications.store.files import lines_of, refuse_wide
 from keras_attention.applications.summarization.data import read_corpus
 from keras_attention.applications.translation import DataConfig, TranslationConfig, Translator
 from keras_attention.applications.translation.data import load_corpus

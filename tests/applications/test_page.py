@@ -14,13 +14,13 @@ import uvicorn
 from playwright.sync_api import sync_playwright
 
 from keras_attention.applications import translation
-from keras_attention.applications.common.explanation import (
+from keras_attention.applications.command.serve import Limits, make_app
+from keras_attention.applications.show.explanation import (
     ExplainedAnswer,
     Explanation,
     Tokens,
     attention_map,
 )
-from keras_attention.applications.serve import Limits, make_app
 from tests.applications.test_serve import Stub, raising
 from tests.contracts.tasks import TEXTS
 

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from keras_attention.applications.cli import load_task
+from keras_attention.applications.base.task import TextTask
 from keras_attention.applications.command import TASKS, parse, parser
-from keras_attention.applications.common.task import TextTask
+from keras_attention.applications.command.cli import load_task
 
 VERBS = ("evaluate", "predict", "visualize", "export")
 

@@ -15,16 +15,16 @@ from keras import ops
 
 from keras_attention import BahdanauAttention
 from keras_attention.applications.answer_selection import AnswerRanker
+from keras_attention.applications.base.network import OrthogonalOf16Bits, recurrent_start
+from keras_attention.applications.base.presets import PRESETS
+from keras_attention.applications.base.train import average_tasks, preprocessor_of
 from keras_attention.applications.classification import TextClassifier
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.files import write_checksums
-from keras_attention.applications.common.network import OrthogonalOf16Bits, recurrent_start
-from keras_attention.applications.common.presets import PRESETS
-from keras_attention.applications.common.weights import save_weights
+from keras_attention.applications.errors import UserError
 from keras_attention.applications.schema.reading import save_config
+from keras_attention.applications.store.files import write_checksums
+from keras_attention.applications.store.weights import save_weights
 from keras_attention.applications.summarization import Summarizer
 from keras_attention.applications.training.run_folder import Checkpoint, Checkpoints, RunFolder
-from keras_attention.applications.training.tasks import average_tasks, preprocessor_of
 from keras_attention.applications.translation import (
     Luong,
     RNNEncDec,

@@ -8,10 +8,10 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.base.train import average_tasks
+from keras_attention.applications.errors import UserError
 from keras_attention.applications.schema.reading import load_config
 from keras_attention.applications.text import SentencePieceTokenizer
-from keras_attention.applications.training.tasks import average_tasks
 from keras_attention.applications.translation import (
     Transformer,
     TranslationPreprocessor,

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention.applications.common.errors import Preempted, UserError
+from keras_attention.applications.errors import Preempted, UserError
 from keras_attention.applications.training.reporting import Progress
 from tests.applications.commands import (
     COMMAND,
@@ -42,7 +42,7 @@ sys.exit(main(sys.argv[3:]))
 
 
 # Called between the search for the development set's translations and their score.
-EVALUATION = "keras_attention.applications.translation.translator.bleu"
+EVALUATION = "keras_attention.applications.translation.task.bleu"
 
 
 def kill_inside(arguments, function, count):

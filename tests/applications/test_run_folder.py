@@ -9,11 +9,11 @@ import zipfile
 import numpy as np
 import pytest
 
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.files import MOST_READ, checksum, replacing, write_text
-from keras_attention.applications.common.weights import load_weights
+from keras_attention.applications.base import train as tasks
+from keras_attention.applications.errors import UserError
 from keras_attention.applications.schema.reading import load_config, save_config
-from keras_attention.applications.training import tasks
+from keras_attention.applications.store.files import MOST_READ, checksum, replacing, write_text
+from keras_attention.applications.store.weights import load_weights
 from keras_attention.applications.training.run_folder import (
     Checkpoint,
     Checkpoints,

@@ -14,8 +14,8 @@ pytest.importorskip("httpx", reason="TestClient needs httpx")
 
 from fastapi.testclient import TestClient
 
-from keras_attention.applications.common.explanation import ExplainedAnswer, Explanation
-from keras_attention.applications.serve import Limits, is_local, make_app, serve
+from keras_attention.applications.command.serve import Limits, is_local, make_app, serve
+from keras_attention.applications.show.explanation import ExplainedAnswer, Explanation
 from tests.applications.commands import call_command
 from tests.contracts.tasks import TEXTS, translator
 
@@ -247,14 +247,14 @@ def test_what_is_local():
 
 def test_without_fastapi_the_command_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "fastapi", None)
-    monkeypatch.delitem(sys.modules, "keras_attention.applications.serve")
+    monkeypatch.delitem(sys.modules, "keras_attention.applications.command.serve")
     done = call_command(capsys, "serve", "dates")
     assert done.status == 2 and done.err.count("\n") == 1
     assert "pip install fastapi uvicorn" in done.err
 
 
 def test_the_command_serves_what_it_is_given(monkeypatch, capsys):
-    from keras_attention.applications import serve as module
+    from keras_attention.applications.command import serve as module
 
     called = []
     monkeypatch.setattr(module, "serve", lambda *given: called.append(given))
@@ -265,7 +265,7 @@ def test_the_command_serves_what_it_is_given(monkeypatch, capsys):
     assert list(tasks) == ["dates"] and tasks["dates"].name_of_task == "translation"
     assert (host, port) == ("127.0.0.1", 0)
     assert (limits.characters, limits.seconds) == (77, 3)
-    monkeypatch.setattr("keras_attention.applications.cli.default_preset", lambda: "dates")
+    monkeypatch.setattr("keras_attention.applications.command.cli.default_preset", lambda: "dates")
     assert call_command(capsys, "serve").status == 0
     assert list(called[1][0]) == ["dates"]
     done = call_command(capsys, "serve", "nowhere")

@@ -8,13 +8,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from keras_attention.applications.common.preprocessor import padded
+from keras_attention.applications.base.preprocessor import padded
 from keras_attention.applications.text import END_ID, SPECIAL_TOKENS, START_ID, WordTokenizer
-from keras_attention.applications.translation import (
-    Shortlist,
-    TranslationPreprocessor,
-    Translator,
-)
+from keras_attention.applications.translation import Shortlist, TranslationPreprocessor, Translator
 from tests.applications.commands import call_command
 from tests.applications.translation_runs import (
     SOURCE_LINES,

@@ -10,18 +10,14 @@ import numpy as np
 import pytest
 
 from keras_attention.applications.answer_selection import AnswerRanker
+from keras_attention.applications.base.start import config_from
 from keras_attention.applications.classification import PairClassifier, TextClassifier
 from keras_attention.applications.command import main
 from keras_attention.applications.schema.reading import by_key, load_config
 from keras_attention.applications.summarization import Summarizer
 from keras_attention.applications.training.fit import Outcome
 from keras_attention.applications.training.run_folder import RunFolder
-from keras_attention.applications.training.start import config_from
-from keras_attention.applications.translation import (
-    Luong,
-    Transformer,
-    Translator,
-)
+from keras_attention.applications.translation import Luong, Transformer, Translator
 from keras_attention.layers import LocalAttention
 from tests.applications.small_tasks import COMMON, FAST, TASKS, assert_same_figures
 from tests.contracts.tasks import DOCUMENTS, LABELS, PAIRS, QUESTIONS, TEXTS, translator

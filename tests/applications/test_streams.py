@@ -11,12 +11,12 @@ import keras
 import numpy as np
 import pytest
 
+from keras_attention.applications.base import search_task, streams
+from keras_attention.applications.base.streams import in_streams, rows_of_a_batch
 from keras_attention.applications.command import main
-from keras_attention.applications.common import search_task, streams
-from keras_attention.applications.common.streams import in_streams, rows_of_a_batch
 from keras_attention.applications.summarization import Summarizer
 from keras_attention.applications.translation import Translator
-from keras_attention.applications.translation import translator as translator_module
+from keras_attention.applications.translation import task as translator_module
 from tests.applications.translation_runs import SOURCE_LINES, TARGET_LINES, make_translator
 
 WORDS = sorted({word for line in SOURCE_LINES for word in line.split()})

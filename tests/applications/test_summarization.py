@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.summarization import SummarizationModel, Summarizer, encoders
+from keras_attention.applications.errors import UserError
+from keras_attention.applications.summarization import SummarizationModel, Summarizer
 from keras_attention.applications.summarization.config import ARCHITECTURES, DataConfig
 from keras_attention.applications.summarization.data import (
     encode_corpus,
@@ -17,6 +17,7 @@ from keras_attention.applications.summarization.data import (
     make_reports,
     read_corpus,
 )
+from keras_attention.applications.summarization.networks import encoders
 from keras_attention.applications.summarization.preprocessor import (
     SummarizationPreprocessor,
     padded_documents,

@@ -8,11 +8,11 @@ import keras
 import numpy as np
 import pytest
 
+from keras_attention.applications.base import backend
 from keras_attention.applications.command import main
-from keras_attention.applications.common import backend
 from keras_attention.applications.summarization import Summarizer
 from keras_attention.applications.translation import verbs
-from keras_attention.applications.translation.litert_engine import LiteRT
+from keras_attention.applications.translation.engines.litert import LiteRT
 from tests.applications.test_streams import random_lines
 from tests.applications.translation_runs import SOURCE_LINES, make_translator
 from tests.contracts.tasks import DOCUMENTS, PAIRS, QUESTIONS, TASKS, TEXTS

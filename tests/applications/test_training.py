@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_attention.applications.common import files
-from keras_attention.applications.common.errors import Preempted, TrainingDiverged, UserError
+from keras_attention.applications.errors import Preempted, TrainingDiverged, UserError
 from keras_attention.applications.schema.training import TrainingConfig
+from keras_attention.applications.store import files
 from keras_attention.applications.training.callbacks import (
     HalveOnPlateau,
     KeepBest,
@@ -23,11 +23,7 @@ from keras_attention.applications.training.callbacks import (
     training_variables,
 )
 from keras_attention.applications.training.devices import DistributeConfig
-from keras_attention.applications.training.fit import (
-    LearningRate,
-    _resume,
-    make_optimizer,
-)
+from keras_attention.applications.training.fit import LearningRate, _resume, make_optimizer
 from keras_attention.applications.training.judgement import Judge
 from keras_attention.applications.training.reporting import Figures, Progress
 from keras_attention.applications.training.run_folder import Checkpoints, RunFolder, read_metrics

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from data_folder import data_folder
-from keras_attention.applications.common import downloads
-from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.errors import UserError
+from keras_attention.applications.store import downloads
 from keras_attention.applications.text import END_ID, START_ID, WordTokenizer
 from keras_attention.applications.translation.config import DataConfig
 from keras_attention.applications.translation.data import (

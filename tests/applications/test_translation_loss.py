@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_attention.applications.translation import RNNSearch, Transformer, Translator
-from keras_attention.applications.translation.models.base import WordCrossentropy
+from keras_attention.applications.translation.networks.base import WordCrossentropy
 from keras_attention.distribute import GlobalMean, make_strategy
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from tests.applications.translation_runs import randomize

@@ -9,13 +9,8 @@ import tensorflow as tf
 
 from keras_attention import LocalAttention, LuongAttention
 from keras_attention.applications.text import END_ID
-from keras_attention.applications.translation import (
-    Luong,
-    RNNEncDec,
-    RNNSearch,
-    Transformer,
-)
-from keras_attention.applications.translation.models.layers import (
+from keras_attention.applications.translation import Luong, RNNEncDec, RNNSearch, Transformer
+from keras_attention.applications.translation.networks.layers import (
     BidirectionalEncoder,
     StackedEncoder,
 )

@@ -15,7 +15,7 @@ from keras_attention.applications.translation import (
     Transformer,
     build_model,
 )
-from keras_attention.applications.translation.models.layers import WordLogits
+from keras_attention.applications.translation.networks.layers import WordLogits
 from keras_attention.applications.translation.results import whole_words
 from tests.applications.translation_runs import randomize
 

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.errors import UserError
 from keras_attention.applications.translation import RNNSearch, TranslationPreprocessor, Translator
 from keras_attention.decoding import SearchOptions
 from tests.applications.translation_runs import (

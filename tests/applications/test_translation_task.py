@@ -9,9 +9,9 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.base import train as tasks
+from keras_attention.applications.errors import UserError
 from keras_attention.applications.schema.reading import load_config, save_config
-from keras_attention.applications.training import tasks
 from keras_attention.applications.training.run_folder import RunFolder, writing
 from keras_attention.applications.translation import (
     DataConfig,

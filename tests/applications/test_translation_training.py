@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
+from keras_attention.applications.base.train import resume_task, train_task
 from keras_attention.applications.schema.reading import load_config
-from keras_attention.applications.training.tasks import resume_task, train_task
 from keras_attention.applications.translation import TranslationConfig, Translator
 from tests.applications.commands import assert_same_training, run_command, write_dates
 from tests.applications.translation_runs import SOURCE_LINES, TARGET_LINES

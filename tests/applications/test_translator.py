@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention.applications.common.preprocessor import padded
+from keras_attention.applications.base.preprocessor import padded
 from keras_attention.applications.text import END_ID, PAD_ID, START_ID, UNK_ID
 from keras_attention.applications.translation import Translator
 from keras_attention.applications.translation.metrics import bleu

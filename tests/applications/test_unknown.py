@@ -7,8 +7,8 @@ import pytest
 
 from keras_attention.applications.answer_selection import AnswerRanker
 from keras_attention.applications.classification import PairClassifier, TextClassifier
-from keras_attention.applications.common.shown import MOST_SHOWN, Results
-from keras_attention.applications.common.unknown import unknown_note, unknown_words
+from keras_attention.applications.show.results import MOST_SHOWN, Results
+from keras_attention.applications.show.unknown import unknown_note, unknown_words
 from keras_attention.applications.summarization import Summarizer
 from keras_attention.applications.translation import Translation, Translator
 from tests.applications.commands import call_command

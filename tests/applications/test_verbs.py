@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from keras_attention.applications.base.verbs import chunks_of_lines
 from keras_attention.applications.classification import verbs as classification
 from keras_attention.applications.classification.config import DataConfig
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.verbs import chunks_of_lines
+from keras_attention.applications.errors import UserError
 from keras_attention.applications.summarization import verbs as summarization
 
 CLASSIFIER = SimpleNamespace(pairs=False)

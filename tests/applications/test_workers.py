@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_attention.applications.common.errors import UserError, WorkersStopped
-from keras_attention.applications.common.files import checksum
-from keras_attention.applications.training import tasks
+from keras_attention.applications.base import train as tasks
+from keras_attention.applications.errors import UserError, WorkersStopped
+from keras_attention.applications.store.files import checksum
 from keras_attention.applications.training.devices import DistributeConfig, on_all_replicas
 from keras_attention.applications.translation.config import TranslationConfig
 from keras_attention.distribute import Cluster, Workers, naming_lost_workers

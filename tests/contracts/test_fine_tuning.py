@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_attention.applications.base.network import Network
 from keras_attention.applications.classification import Labels, PairClassifier, TextClassifier
-from keras_attention.applications.common.network import Network
 from keras_attention.applications.text import WordTokenizer
 from keras_attention.applications.translation import (
     Ensemble,

@@ -19,9 +19,9 @@ from keras_attention.applications import (
     translation,
 )
 from keras_attention.applications.answer_selection.data import as_questions
+from keras_attention.applications.base.network import Network
+from keras_attention.applications.base.task import TextTask
 from keras_attention.applications.command import main
-from keras_attention.applications.common.network import Network
-from keras_attention.applications.common.task import TextTask
 from keras_attention.distribute import ReleasesGraphs
 from tests.applications.small_tasks import Column
 from tests.contracts.tasks import SIZES, TASKS, TEXTS, translator

@@ -36,8 +36,8 @@ for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREAD
 
 import tensorflow as tf  # noqa: E402
 
-from keras_attention.applications.cli import load_task  # noqa: E402
 from keras_attention.applications.command import TASKS  # noqa: E402
+from keras_attention.applications.command.cli import load_task  # noqa: E402
 from tests.applications import cluster  # noqa: E402
 from tests.applications.commands import Done  # noqa: E402
 from tests.trial import workers  # noqa: E402

@@ -20,7 +20,7 @@ import h5py
 import keras
 import numpy as np
 
-from keras_attention.applications.common.files import CHECKSUMS, write_checksums
+from keras_attention.applications.store.files import CHECKSUMS, write_checksums
 from tests.trial.workers import MOST_LINES, Case, Judged, call, outcome_of, tree, watch
 
 

@@ -10,20 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ...common.errors import UserError, one_line, shown
-from ...common.files import MOST_JSON, json_object, read_bytes
+from ...errors import UserError, one_line, shown
+from ...store.files import MOST_JSON, json_object, read_bytes
+from ...store.tensors import MOST_AXES, MOST_TENSORS, Buffer, Tensors
 from ...text import load_tokenizer
 from ..preprocessor import TranslationPreprocessor, distinct_words
-from .foreign import (
-    Architecture,
-    Refusal,
-    Vocabulary,
-    check_special,
-    check_spelling,
-    check_tensors,
-)
+from .foreign import Architecture, Refusal, Vocabulary, check_special, check_spelling, check_tensors
 from .source import Source, preprocessor_of, search_of
-from .tensors import MOST_AXES, MOST_TENSORS, Buffer, Tensors
 
 NAME = "CTranslate2"
 WEIGHTS, CONFIG = "model.bin", "config.json"

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import yaml
 
-from ...common.errors import UserError, not_yaml, shown
+from ...errors import UserError, not_yaml, shown
+from ...store.tensors import LONGEST_NAME, Tensors
 from ...text import START_ID
-from ..models.transformer import Transformer
-from .tensors import LONGEST_NAME, Tensors
+from ..networks.transformer import Transformer
 
 MOST_REASONS = 12
 LOW = -30.0

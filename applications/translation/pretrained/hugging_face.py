@@ -15,9 +15,10 @@ import numpy as np
 
 from keras_attention.decoding import SearchOptions
 
-from ...common.errors import UserError, shown
-from ...common.files import MOST_JSON, json_object, open_regular, read_bytes
-from ...common.weights import check_weights
+from ...errors import UserError, shown
+from ...store.files import MOST_JSON, json_object, open_regular, read_bytes
+from ...store.tensors import Buffer, Tensors
+from ...store.weights import check_weights
 from .foreign import (
     Architecture,
     Refusal,
@@ -29,7 +30,6 @@ from .foreign import (
     yaml_mapping,
 )
 from .source import Source, languages_of, preprocessor_of, search_of
-from .tensors import Buffer, Tensors
 
 NAME = "Hugging Face's MarianMTModel"
 CONFIG, VOCABULARY, TARGET_VOCABULARY = "config.json", "vocab.json", "target_vocab.json"

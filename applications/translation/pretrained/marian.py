@@ -17,8 +17,9 @@ import sentencepiece
 
 from keras_attention.decoding import SearchOptions
 
-from ...common.errors import UserError, shown
-from ...common.files import read_bytes
+from ...errors import UserError, shown
+from ...store.files import read_bytes
+from ...store.tensors import MOST_AXES, MOST_TENSORS, Buffer, NpzTensors, Tensors
 from .foreign import (
     Architecture,
     Refusal,
@@ -30,7 +31,6 @@ from .foreign import (
 )
 from .shortlists import read_shortlist
 from .source import MOST_VOCABULARY, Source, languages_of, preprocessor_of, search_of
-from .tensors import MOST_AXES, MOST_TENSORS, Buffer, NpzTensors, Tensors
 
 NAME = "Marian"
 MOST_YAML = 1 << 20

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ...common.errors import UserError
+from ...errors import UserError
+from ...store.tensors import Buffer, Tensors
 from ..preprocessor import TranslationPreprocessor
 from ..shortlist import SPECIAL, Shortlist
 from .foreign import Vocabulary
-from .tensors import Buffer, Tensors
 
 MAGIC = 0xF11A48D5013417F5
 

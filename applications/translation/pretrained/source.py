@@ -8,11 +8,11 @@ from typing import Any
 
 from keras_attention.decoding import SearchOptions
 
-from ...common.errors import UserError, check_range, one_line
-from ...common.files import checksum, read_bytes
+from ...errors import UserError, check_range, one_line
 from ...schema.reading import MOST
+from ...store.files import checksum, read_bytes
 from ...text import SentencePieceTokenizer
-from ..models.transformer import Transformer
+from ..networks.transformer import Transformer
 from ..preprocessor import TranslationPreprocessor
 from ..shortlist import Shortlist
 

@@ -6,8 +6,8 @@ import pytest
 
 from keras_attention.applications.answer_selection import AnswerRanker, CompareAggregate
 from keras_attention.applications.answer_selection.config import ModelConfig
-from keras_attention.applications.answer_selection.model import build_model
-from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.answer_selection.networks.selector import build_model
+from keras_attention.applications.errors import UserError
 from tests.applications.answer_selection.conftest import VOCABULARY, ids
 
 # The fixture trains in graphs; what a test then asks once is not traced.

@@ -8,10 +8,10 @@ import pytest
 
 from keras_attention.applications.answer_selection.batches import EncodedQuestions, TrainingBatches
 from keras_attention.applications.answer_selection.config import TrainingConfig
-from keras_attention.applications.answer_selection.model import HardestHinge
+from keras_attention.applications.answer_selection.networks.selector import HardestHinge
 from keras_attention.applications.answer_selection.preprocessor import Coverage
-from keras_attention.applications.answer_selection.ranker import question_loss
-from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.answer_selection.task import question_loss
+from keras_attention.applications.errors import UserError
 
 NEGATIVES = 3
 

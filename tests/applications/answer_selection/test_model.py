@@ -6,7 +6,7 @@ import pytest
 
 from keras_attention import LuongAttention
 from keras_attention.applications.answer_selection import AnswerSelector, ModelConfig, Reader
-from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.errors import UserError
 from tests.applications.answer_selection.conftest import VOCABULARY, ids
 
 ENCODERS = ("gru", "outer", "inner-word", "inner-context", "inner-gate")

@@ -13,7 +13,7 @@ from keras_attention.applications.answer_selection.data import (
     load_questions,
     read_questions,
 )
-from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.errors import UserError
 from tests.data_folder import data_folder
 
 HEADER = "QuestionID\tQuestion\tDocumentID\tDocumentTitle\tSentenceID\tSentence\tLabel"

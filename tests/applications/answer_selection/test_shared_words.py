@@ -10,8 +10,8 @@ from keras_attention.applications.answer_selection import (
     CompareAggregate,
     ModelConfig,
 )
-from keras_attention.applications.answer_selection.model import build_model
-from keras_attention.applications.common.network import with_matches
+from keras_attention.applications.answer_selection.networks.selector import build_model
+from keras_attention.applications.base.network import with_matches
 
 VOCABULARY = 31
 SIZES = {"units": 7, "embedding_size": 5}

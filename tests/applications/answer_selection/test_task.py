@@ -15,17 +15,17 @@ from keras_attention.applications.answer_selection import (
 from keras_attention.applications.answer_selection.config import AnswerSelectionConfig
 from keras_attention.applications.answer_selection.data import as_questions
 from keras_attention.applications.answer_selection.metrics import read_trec_run
-from keras_attention.applications.answer_selection.model import HardestHinge, Reader
+from keras_attention.applications.answer_selection.networks.selector import HardestHinge, Reader
 from keras_attention.applications.answer_selection.results import (
     by_position,
     by_words,
     evaluation_report,
     table,
 )
-from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.base.train import train_task
+from keras_attention.applications.errors import UserError
 from keras_attention.applications.schema.reading import load_config
 from keras_attention.applications.training.run_folder import RunFolder, read_metrics
-from keras_attention.applications.training.tasks import train_task
 from tests.applications.answer_selection.conftest import SETTINGS, train_arguments
 from tests.applications.commands import assert_same_training, call_command
 

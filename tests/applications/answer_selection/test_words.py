@@ -14,7 +14,7 @@ from keras_attention.applications.answer_selection.vectors import (
     train_vectors,
     write_vectors,
 )
-from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.errors import UserError
 from keras_attention.applications.text import WordTokenizer
 
 TEXTS = [

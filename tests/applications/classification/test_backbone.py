@@ -22,13 +22,13 @@ from keras_attention.applications.classification import (
     PairClassifier,
     TextClassifier,
     TokenizerConfig,
-    backbones,
     build_model,
     load_pretrained,
 )
-from keras_attention.applications.classification.backbones import BackboneTokenizer
+from keras_attention.applications.classification.networks import backbones
+from keras_attention.applications.classification.networks.backbones import BackboneTokenizer
 from keras_attention.applications.classification.tables import generate
-from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.errors import UserError
 from tests.applications.classification.conftest import randomize
 from tests.applications.commands import assert_same_training, call_command
 

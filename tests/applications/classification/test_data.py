@@ -32,8 +32,8 @@ from keras_attention.applications.classification.preprocessor import (
 )
 from keras_attention.applications.classification.results import table
 from keras_attention.applications.classification.tables import NLTK, STARS, generate, read_known
-from keras_attention.applications.cli import load_task, read_config
-from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.command.cli import load_task, read_config
+from keras_attention.applications.errors import UserError
 from keras_attention.applications.text import END_ID, WordTokenizer
 
 ROWS = [("It was good .", "yes"), ("bad, bad", "no"), ('so "quoted"', "yes"), ("no way", "no")]

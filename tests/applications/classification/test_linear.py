@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_attention.applications.base.train import train_task
 from keras_attention.applications.classification import (
     ClassificationConfig,
     DataConfig,
@@ -17,9 +18,8 @@ from keras_attention.applications.classification import (
     build_model,
 )
 from keras_attention.applications.classification.linear import KINDS, rows_of
-from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.errors import UserError
 from keras_attention.applications.text import END_ID
-from keras_attention.applications.training.tasks import train_task
 
 TEXTS = ["not bad", "so good", "bad fun", "not good"] * 3
 LABELS = ["yes", "yes", "no", "no"] * 3

@@ -17,7 +17,7 @@ from keras_attention.applications.classification import (
 from keras_attention.applications.classification.results import prediction_of
 from keras_attention.applications.classification.tables import generate
 from keras_attention.applications.classification.verbs import evaluate
-from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.errors import UserError
 from tests.applications.classification.conftest import (
     LABELS,
     REVIEWS,

@@ -11,6 +11,7 @@ import tensorflow as tf
 from scipy.special import expit, logit
 from sklearn.metrics import f1_score
 
+from keras_attention.applications.base.train import average_tasks, resume_task, train_task
 from keras_attention.applications.classification import Labels, TextClassifier
 from keras_attention.applications.classification.config import ClassificationConfig
 from keras_attention.applications.classification.results import (
@@ -22,7 +23,6 @@ from keras_attention.applications.classification.results import (
 )
 from keras_attention.applications.schema.reading import load_config
 from keras_attention.applications.training.run_folder import RunFolder, read_metrics
-from keras_attention.applications.training.tasks import average_tasks, resume_task, train_task
 from tests.applications.classification.conftest import make_task
 from tests.applications.commands import call_command
 

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_attention.applications.base.train import train_task
 from keras_attention.applications.classification import (
     ClassificationConfig,
     DataConfig,
@@ -14,9 +15,8 @@ from keras_attention.applications.classification import (
     VectorsConfig,
     WordVectors,
 )
-from keras_attention.applications.common.errors import UserError
-from keras_attention.applications.common.vectors import read_vectors
-from keras_attention.applications.training.tasks import train_task
+from keras_attention.applications.data.vectors import read_vectors
+from keras_attention.applications.errors import UserError
 
 TEXTS = ["so Good", "so bad", "good fun", "bad fun"] * 3
 LABELS = ["yes", "no"] * 6

@@ -166,7 +166,9 @@ def _hugging_face(name, form="safetensors", changes=()):
 def _ctranslate2(name):
     def write(folder):
         from keras_attention.applications.translation import Translator
-        from keras_attention.applications.translation.ctranslate2_export import _specification
+        from keras_attention.applications.translation.engines.ctranslate2_export import (
+            _specification,
+        )
 
         theirs = folder.with_name(f"{folder.name}-theirs")
         hugging_face_files.write_folder(theirs)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from keras_attention.applications.cli import load_task
+from keras_attention.applications.command.cli import load_task
 from keras_attention.applications.translation import Translator
 from tests.applications.commands import call_command
 from tests.applications.pretrained.marian_files import write_folder

@@ -98,7 +98,7 @@ def test_packed_numbers_are_read(tmp_path, quantization):
 
 
 def _specification(task):
-    from keras_attention.applications.translation import ctranslate2_export
+    from keras_attention.applications.translation.engines import ctranslate2_export
 
     return ctranslate2_export._specification(task)
 

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from keras_attention.applications.common.presets import preset_folder
+from keras_attention.applications.base.presets import preset_folder
 from keras_attention.applications.text import END_ID, PAD_ID, START_ID, UNK_ID
 from keras_attention.applications.translation import Translator
 from tests.applications.pretrained.hugging_face_files import (
@@ -140,7 +140,7 @@ def test_one_form_of_weights_is_fetched(tmp_path, monkeypatch, there, has_torch,
         return str(tmp_path)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
-    place = "keras_attention.applications.common.presets.find_spec"
+    place = "keras_attention.applications.base.presets.find_spec"
     monkeypatch.setattr(place, lambda name: "torch" if has_torch else None)
     assert preset_folder("hf://someone/opus-mt-en-de") == tmp_path
     files = [each for each in tmp_path.rglob("*") if each.is_file()]

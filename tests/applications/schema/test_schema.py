@@ -10,7 +10,7 @@ import pytest
 
 from keras_attention.applications.classification.config import ClassificationConfig
 from keras_attention.applications.classification.config import ModelConfig as Classifier
-from keras_attention.applications.common.errors import UserError
+from keras_attention.applications.errors import UserError
 from keras_attention.applications.schema.help import commented_yaml, config_help
 from keras_attention.applications.schema.keys import GIVEN, Config, Defaults, Section, key, keys_of
 from keras_attention.applications.schema.reading import by_key, load_config
