@@ -165,7 +165,7 @@ def cycles(sources: dict[str, str]) -> list[list[str]]:
         tree = _WithoutTypes().visit(ast.parse(source))
         is_package = any(name.startswith(f"{module}.") for name in sources)
         found = imports(tree, module, is_package)
-        targets = {name for item in found for name in (item.dotted, item.module)}
+        targets = {item.dotted if item.dotted in sources else item.module for item in found}
         graph[module] = [name for name in targets if name in sources and name != module]
     sorter = graphlib.TopologicalSorter(graph)
     try:

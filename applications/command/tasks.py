@@ -7,7 +7,7 @@ from typing import Any
 
 from .light import light
 
-did_you_mean = light("common.errors").did_you_mean
+did_you_mean = light("errors").did_you_mean
 
 ALIASES = {"beam_size": "--beam"}
 """Other names of search options that users type."""
