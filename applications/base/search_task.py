@@ -32,16 +32,16 @@ class SearchTask(TextTask):
     """Base of the tasks that search for their output, by default with the options in `search`.
 
     A subclass names `find(network, source, options=, attention=, **inputs)`, the axes of its
-    source, its default options and the `verb` that searches. `_planned` gives the search in a form
-    that takes all inputs as one dictionary: `"source"`; `"seed"` `(B, 2)` where tokens are sampled;
-    `"prefix"` `(B, P)` where outputs have to begin with something; `"shortlist"` `(n,)` where there
-    is one. A search reads nothing else that changes, so that threads may share a task.
+    source and the `verb` that searches; its `config_class` has the default options.
+    `_planned` gives the search in a form that takes all inputs as one dictionary: `"source"`;
+    `"seed"` `(B, 2)` where tokens are sampled; `"prefix"` `(B, P)` where outputs have to begin with
+    something; `"shortlist"` `(n,)` where there is one. A search reads nothing else that changes, so
+    that threads may share a task.
     """
 
     find: ClassVar[Callable]
     verb: ClassVar[str]
     source_rank: ClassVar[int] = 2
-    default_search: ClassVar[Mapping[str, Any]] = {}
     service_options = ("max_letters", "search", *SearchOptions.__dataclass_fields__)
 
     def __init__(
@@ -51,7 +51,7 @@ class SearchTask(TextTask):
         search: SearchOptions | Mapping[str, Any] | None = None,
         **kwargs: Any,
     ):
-        self.search = self.search_with(search or self.default_search, {})
+        self.search = self.search_with(search or self.config_class().decoding.search(), {})
         super().__init__(backbone, preprocessor, **kwargs)
         self._uncompiled: dict[Any, int] = {}
 

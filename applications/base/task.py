@@ -59,12 +59,14 @@ class TextTask(OwnModel, keras_hub.models.Task):
     Its network and its preprocessor name by `entries()` the weights that belong to a token or
     label, and the tokens and labels, so that `from_preset` can change them.
 
-    The command trains the same task from a configuration, with these:
+    A configuration describes the same task, to `from_texts` and to the command, with these:
 
     ```
     read(config, split)                     the corpus of "train", "dev" or "test"
     adapt(config, corpus)                   the preprocessor
-    configured(config, preprocessor, dtype=None)         the task, with new weights
+    configured(config, preprocessor, dtype=None, **layers)
+                                            the task, with new weights; `layers` are Keras layers
+                                            in place of those that the network would make
     development(corpus, batches, config)    a function that gives the figures of an epoch,
                                             `val_loss` among them
     settings(written)                       the keys of a configuration that say what the task has
@@ -220,6 +222,20 @@ class TextTask(OwnModel, keras_hub.models.Task):
         A subclass takes the texts that `asks` names, and of a `SearchTask` `beam_size`.
         """
         raise NotImplementedError(f"{type(self).__name__} does not explain its answers.")
+
+    @classmethod
+    def from_config(
+        cls, config: Any, corpus: Any, dtype: Any = None, **layers: keras.layers.Layer
+    ) -> "TextTask":
+        """Return the task that a configuration describes, with new weights.
+
+        Args:
+            config: a `config_class`.
+            corpus: the corpus that vocabularies come from.
+            dtype: the dtype policy of the network; None for Keras' global one.
+            **layers: layers of the network in place of its own.
+        """
+        return cls.configured(config, cls.adapt(config, corpus), dtype, **layers)
 
     # ---- Starting from a preset.
 

@@ -78,12 +78,12 @@ def train_task(
     config = with_absolute_paths(config)
 
     def make(held):
-        corpora = _prepare(task_class, config, output, start)
+        prepared = _prepare(task_class, config, output, start)
         held.enter_context(writing(RunFolder(output)))
-        return corpora
+        return prepared
 
-    with _started(config, output, "a new run", make) as corpora:
-        return _fit(task_class, RunFolder(output), config, corpora)
+    with _started(config, output, "a new run", make) as prepared:
+        return _fit(task_class, RunFolder(output), config, *prepared or ())
 
 
 def resume_task(
@@ -104,7 +104,7 @@ def resume_task(
         return take_over(folder, config, accept_changes)
 
     with _started(config, output, *newest or ["no checkpoint"], take) as record:
-        return _fit(task_class, folder, config, None, on_start=record)
+        return _fit(task_class, folder, config, on_start=record)
 
 
 @contextmanager
@@ -307,26 +307,35 @@ def with_absolute_paths(config: Any) -> Any:
 def _prepare(
     task_class: "type[TextTask]", config: Any, output: Path | str, start: "TextTask | None"
 ) -> tuple:
-    """Make the run folder; return the ids to train with, what to judge by, and its ids."""
+    """Make the run folder; return the ids to train with, what to judge by and its ids, together,
+    and the task to train, or None where it has to be made of the folder.
+    """
     _check_logs(config.training)
     corpus, held_out = _read(task_class, config)
     # Networks that cannot be and texts that are refused must not leave a run folder: a run cannot
     # be resumed with another configuration.
-    if start is None:
-        task = task_class.configured(
-            config, _adapted(task_class, config, corpus), precision_of(config)
-        )
-    else:
+    scaled, trains = devices.on_all_replicas(config), False
+    if start is not None:
         task = start.with_settings(config).for_corpus(corpus)
+    else:
+        preprocessor = _adapted(task_class, config, corpus)
+        # Several workers make it together; and the folder describes it as other verbs build it.
+        is_alone = devices.devices_of(config.distribute).workers.count == 1
+        trains = is_alone and config.training.precision == precision_of(config)
+        if trains:
+            with seeded(scaled.training), devices.model_scope(scaled):
+                task = task_class.configured(scaled, preprocessor)
+        else:
+            task = task_class.configured(config, preprocessor, precision_of(config))
     corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)
-    _check_epoch(task, devices.on_all_replicas(config).training, corpora[0])
+    _check_epoch(task, scaled.training, corpora[0])
     origin = start and start.origin
     with RunFolder.prepare(output, task_class.name_of_task, origin=origin) as folder:
         save_config(config, folder / "config.yaml")
         task.describe(folder)
         if start is not None:
             save_weights(task.backbone, folder / START_WEIGHTS)
-    return corpora
+    return corpora, task if trains else None
 
 
 def _adapted(task_class: "type[TextTask]", config: Any, corpus: Any) -> Any:
@@ -343,14 +352,15 @@ def _fit(
     task_class: "type[TextTask]",
     run: RunFolder,
     config: Any,
-    corpora: tuple | None,
+    corpora: tuple | None = None,
+    task: "TextTask | None" = None,
     on_start: Callable[[], None] | None = None,
 ) -> Outcome:
     run.verify_parts()
     config = devices.on_all_replicas(config)
     with seeded(config.training):
         with devices.model_scope(config) as workers:
-            task = _new_task(task_class, run, config)
+            task = task or _new_task(task_class, run, config)
         if corpora is None:
             corpus, held_out = _read(task_class, config)
             corpora = task.encode_to_train(corpus), held_out, task.encode(held_out)

@@ -14,18 +14,13 @@ from ..base.presets import kept_entries, preset_folder, read_preprocessor, updat
 from ..base.task import TextTask
 from ..data.lengths import rows_too_long
 from ..data.vectors import read_vectors, start_vectors, with_words
-from ..errors import Problems, UserError, check_key, check_number, check_single, say, shown
+from ..errors import Problems, UserError, check_number, check_single, say, shown
 from ..show.explanation import AttentionMap, Explanation, attention_map, check_drawn, is_page
 from ..show.results import Results
 from ..text import BucketedBatches
 from . import data, results
 from .config import (
     ClassificationConfig,
-    DataConfig,
-    ModelConfig,
-    TokenizerConfig,
-    TrainingConfig,
-    VectorsConfig,
 )
 from .networks.backbones import (
     FOLDER,
@@ -125,31 +120,22 @@ class ClassificationTask(TextTask):
             ValueError: where a text or label is missing or of another kind, or an option is
                 unknown.
         """
-        tokenizer, vectors = tokenizer or {}, vectors or {}
-        sections = {ModelConfig: model, TokenizerConfig: tokenizer, VectorsConfig: vectors}
-        for section, given in sections.items():
-            if not isinstance(given, Mapping):
-                raise ValueError(
-                    f"Expected a dict for {section.__name__}. Received: {shown(given)}"
-                )
-            for name in given:
-                check_key(name, section.__dataclass_fields__, section.__name__)
         columns, values, kind = as_examples(texts, labels, cls.pairs, label_kind)
         architecture = architecture or cls.default_architecture
         if architecture != "backbone":
             model["embedding_size"] = embedding_size or units
         second = "second" if cls.pairs else None
-        config = ClassificationConfig(
-            data=DataConfig(labels=kind, max_length=max_length, second_column=second),
-            tokenizer=TokenizerConfig(**tokenizer),
-            vectors=VectorsConfig(**vectors),
-            model=ModelConfig(architecture=architecture, units=units, **model),
-            training=TrainingConfig(threshold=threshold),
+        config = ClassificationConfig.of(
+            data={"labels": kind, "max_length": max_length, "second_column": second},
+            tokenizer=tokenizer or {},
+            vectors=vectors or {},
+            model={"architecture": architecture, "units": units, **model},
+            training={"threshold": threshold},
         )
         config.check()
-        preprocessor = cls.adapt(config, data.in_memory(columns, values))
-        task = cls.configured(config, preprocessor, dtype)
-        preprocessor.vectors = None  # they are in the network: a preset need not hold them twice
+        task = cls.from_config(config, data.in_memory(columns, values), dtype)
+        # They are in the network: a preset need not hold them twice.
+        task.preprocessor.vectors = None
         return task
 
     @classmethod

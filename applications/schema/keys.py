@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from ..errors import UserError, check_choice, check_range, refuse
+from ..errors import UserError, check_choice, check_key, check_range, refuse, shown
 
 GIVEN = "given"
 """In `applies_to`: any value of the other key but null, false or an empty text."""
@@ -220,3 +220,29 @@ class Config:
             if each.holds({**cls.usual(), **found, **given}):
                 found |= each.then
         return {name: value for name, value in found.items() if name not in given}
+
+    @classmethod
+    def of(cls, **sections: Mapping[str, Any]) -> "Config":
+        """Return the configuration of some keys, those of a section together.
+
+        The others have their defaults, or those that the given values bring.
+
+        Raises:
+            ValueError: Where a section is no dict, lacks a key, or a value is out of its range.
+        """
+        kinds = {each.name: each.type for each in dataclasses.fields(cls)}
+        given = {}
+        for section, keys in sections.items():
+            name = kinds[section].__name__
+            if not isinstance(keys, Mapping):
+                raise ValueError(f"Expected a dict for {name}. Received: {shown(keys)}")
+            for key, value in keys.items():
+                check_key(key, kinds[section].__dataclass_fields__, name)
+                given[f"{section}.{key}"] = value
+        values = {**cls.brought(given), **given}
+        made = {}
+        for section, kind in kinds.items():
+            own = [each.name for each in dataclasses.fields(kind)]
+            found = {key: f"{section}.{key}" for key in own if f"{section}.{key}" in values}
+            made[section] = kind(**{key: values[name] for key, name in found.items()})
+        return cls(**made)

@@ -1,7 +1,7 @@
 """The summariser: a Keras task from documents to summaries."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -79,7 +79,6 @@ class Summarizer(SearchTask):
     asks: ClassVar = {"text": "Document"}
     action = "Summarise"
     network_class, preprocessor_cls = SummarizationModel, SummarizationPreprocessor
-    default_search: ClassVar = {"beam_size": 4, "max_length_ratio": None, "batch_size": 16}
     served_letters = 100_000  # of which `max_words` words are read
     find, verb, source_rank = staticmethod(search_in), "summarize", 3
     must_fit: ClassVar = {
@@ -96,44 +95,56 @@ class Summarizer(SearchTask):
         *,
         units: int = 256,
         embedding_size: int = 128,
+        vocabulary_size: int = 20_000,
         attention: AttentionMechanism | bool | None = None,
-        encoder: keras.layers.Layer | None = None,
-        pointer: bool = True,
-        intra_decoder: bool = False,
-        dropout: float = 0.0,
-        search: SearchOptions | None = None,
+        coverage: bool = False,
+        search: SearchOptions | Mapping[str, Any] | None = None,
+        tokenizer: Mapping[str, Any] | None = None,
+        lengths: Mapping[str, Any] | None = None,
         dtype: Any = None,
-        **preprocessing: Any,
+        **model: Any,
     ) -> "Summarizer":
         """Return a summariser with new weights, whose vocabulary comes from the texts given.
 
         Args:
             documents: texts, or lists of sentences.
             summaries: a summary of each, or a list of several.
-            units: as for `SummarizationModel`, and so are the next ones.
+            units: units of the encoder, of both directions together, and of the decoder.
             embedding_size: width of the word embeddings.
-            attention: the mechanism, None for additive attention, False for none.
-            encoder: the layer that reads documents.
-            pointer: whether words are copied from the document.
-            intra_decoder: whether the decoder attends to its own earlier states.
-            dropout: rate of dropout.
+            vocabulary_size: most words of the vocabulary.
+            attention: the mechanism, False for none; None for the one that the other keys say:
+                additive attention where they say nothing.
+            coverage: whether additive attention has coverage.
             search: how summaries are searched for.
-            dtype: the dtype policy of the network.
-            **preprocessing: of `SummarizationPreprocessor.adapt`, such as `vocabulary_size`.
+            tokenizer: more keys of `TokenizerConfig`, such as `{"lowercase": False}`.
+            lengths: keys of `DataConfig` that limit texts: `max_sentences`, `max_words` and
+                `max_summary_words`.
+            dtype: the dtype policy of the network; None for Keras' global one.
+            **model: more keys of `ModelConfig`, such as `pointer=False`, `temporal=True` or
+                `encoder="hierarchical"`; `encoder` may also be a Keras layer.
 
         Raises:
-            ValueError: where there are no texts, or something is no string.
+            ValueError: where there are no texts, something is no string, or a key is unknown.
         """
-        extra_words = preprocessing.pop("extra_words", 100)
-        extra_words = extra_words if pointer else 0
-        preprocessing["by_sentence"] = getattr(encoder, "reads_sentences", False)
-        preprocessor = SummarizationPreprocessor.adapt(
-            documents, summaries, extra_words=extra_words, **preprocessing
+        given = {"attention": attention, "encoder": model.get("encoder")}
+        layers = {k: v for k, v in given.items() if isinstance(v, keras.layers.Layer)}
+        if "encoder" in layers:
+            by_sentence = getattr(layers["encoder"], "reads_sentences", False)
+            model["encoder"] = "hierarchical" if by_sentence else "flat"
+        config = SummarizationConfig.of(
+            data=lengths or {},
+            tokenizer={"vocabulary_size": vocabulary_size, **(tokenizer or {})},
+            model={
+                "units": units,
+                "embedding_size": embedding_size,
+                "attention": attention is not False,
+                "coverage": coverage,
+                **model,
+            },
         )
-        sizes = (preprocessor.vocabulary_size, units, embedding_size)
-        parts = (attention, encoder, pointer, intra_decoder, extra_words, dropout)
-        network = SummarizationModel(*sizes, *parts, dtype=dtype)
-        return cls(network, preprocessor, search)
+        task = cls.from_config(config, in_memory(documents, summaries), dtype, **layers)
+        task.search = task.search_with(search, {})
+        return task
 
     # ---- In use.
 
@@ -406,9 +417,11 @@ class Summarizer(SearchTask):
             raise UserError(f"{corpus.name}: {error}") from None
 
     @classmethod
-    def configured(cls, config: SummarizationConfig, preprocessor, dtype=None) -> "Summarizer":
-        sizes = (config.tokenizer.extra_words, config.data.max_sentences)
-        network = build_model(config.model, preprocessor.vocabulary_size, *sizes, dtype)
+    def configured(
+        cls, config: SummarizationConfig, preprocessor, dtype=None, **layers
+    ) -> "Summarizer":
+        sizes = (preprocessor.vocabulary_size, config.tokenizer.extra_words)
+        network = build_model(config.model, *sizes, config.data.max_sentences, dtype, **layers)
         return cls(network, preprocessor, dataclasses.asdict(config.decoding))
 
     def settings(self, written):

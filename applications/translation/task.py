@@ -35,10 +35,9 @@ from .engines.numpy import NumPy
 from .engines.weights import WAY_OUT
 from .metrics import bleu, bleu_tokenizer
 from .networks.base import TranslationModel, WordCrossentropy
-from .networks.builder import NETWORKS, build_model
+from .networks.builder import NETWORKS, RECURRENT_SIZE, build_model
 from .networks.ensemble import Ensemble
 from .networks.luong import Luong, settings_of_attention
-from .networks.rnnsearch import RNNSearch
 from .preprocessor import (
     TranslationPreprocessor,
     as_pairs,
@@ -151,36 +150,67 @@ class Translator(SearchTask):
         sources: Sequence[str],
         targets: Sequence[str],
         *,
-        units: int = 256,
+        architecture: str = "rnnsearch",
+        units: int | None = None,
         embedding_size: int | None = None,
         kind: str = "words",
         vocabulary_size: int = 8000,
-        search: SearchOptions | None = None,
+        tokenizer: Mapping[str, Any] | None = None,
+        dropout: float = 0.0,
+        search: SearchOptions | Mapping[str, Any] | None = None,
         target_language: str | None = None,
         source_language: str | None = None,
-        **arguments: Any,
+        label_smoothing: float = 0.1,
+        dtype: Any = None,
+        **model: Any,
     ) -> "Translator":
-        """Return a translator with new weights, an `RNNSearch` for the vocabularies of texts.
+        """Return a translator with new weights, whose vocabularies come from the texts given.
 
         Args:
             sources: sentences of the language translated from.
             targets: their translations.
-            units: of the network.
-            embedding_size: width of its embeddings; None for `units`.
-            kind: `"words"` or `"sentencepiece"`, as for `TranslationPreprocessor.adapt`.
+            architecture: of the network: `"rnnsearch"`, `"luong"`, `"rnnencdec"` or
+                `"transformer"`.
+            units: width of the recurrent layers; None for 256.
+            embedding_size: width of the embeddings; None for `units`, or in a Transformer for that
+                of its `size`.
+            kind: `"words"` or `"sentencepiece"`.
             vocabulary_size: most tokens of a vocabulary.
+            tokenizer: more keys of `TokenizerConfig`, such as `{"shared": True}`.
+            dropout: rate of dropout.
             search: how translations are searched for.
             target_language: code of the language translated into, as of the class.
             source_language: code of the language translated from, as of the class.
-            **arguments: more arguments of `RNNSearch`, such as `attention` and `dropout`.
+            label_smoothing: as of the class.
+            dtype: the dtype policy of the network; None for Keras' global one.
+            **model: more keys of `ModelConfig`, such as `layers=2` or `score="dot"`, and Keras
+                layers in place of the network's own: `attention`, `cell` and `encoder`.
+
+        Raises:
+            ValueError: where there are no texts, something is no string, a key is unknown, or one
+                has no effect in the architecture.
         """
-        options = {"kind": kind, "vocabulary_size": vocabulary_size}
-        preprocessor = TranslationPreprocessor.adapt(sources, targets, **options)
-        sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
-        arguments |= {"embedding_size": embedding_size or units, "units": units}
-        network = RNNSearch(*sizes, **arguments)
-        languages = {"target_language": target_language, "source_language": source_language}
-        return cls(network, preprocessor, search, **languages)
+        names = ("attention", "cell", "encoder")
+        given = {name: model.get(name) for name in names}
+        layers = {k: model.pop(k) for k, v in given.items() if isinstance(v, keras.layers.Layer)}
+        if architecture != "transformer":
+            units = units or RECURRENT_SIZE
+            embedding_size = embedding_size or units
+        config = TranslationConfig.of(
+            data={"target_language": target_language, "source_language": source_language},
+            tokenizer={"kind": kind, "vocabulary_size": vocabulary_size, **(tokenizer or {})},
+            model={
+                "architecture": architecture,
+                "units": units,
+                "embedding_size": embedding_size,
+                "dropout": dropout,
+                **model,
+            },
+            training={"label_smoothing": label_smoothing},
+        )
+        translator = cls.from_config(config, data.in_memory(sources, targets), dtype, **layers)
+        translator.search = translator.search_with(search, {})
+        return translator
 
     @classmethod
     def ensemble(cls, translators: Sequence["Translator"]) -> "Translator":
@@ -678,10 +708,10 @@ class Translator(SearchTask):
         return TranslationPreprocessor.adapt(corpus.source, corpus.target, **section)
 
     @classmethod
-    def configured(cls, config, preprocessor, dtype=None) -> "Translator":
+    def configured(cls, config, preprocessor, dtype=None, **layers) -> "Translator":
         sizes = preprocessor.source_vocabulary_size, preprocessor.target_vocabulary_size
         options = config.data.max_length, config.tokenizer.shared, dtype
-        network = build_model(config.model, *sizes, *options)
+        network = build_model(config.model, *sizes, *options, **layers)
         if config.model.architecture == "transformer":
             network.show_attention(config.decoding.attention_layer, config.decoding.attention_head)
         loss = {name: getattr(config.training, name) for name in cls.training_keys}

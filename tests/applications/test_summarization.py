@@ -142,7 +142,9 @@ def test_texts_of_every_kind_are_read_alike():
 
 
 def test_sizes_go_with_a_network_without_pointer_too():
-    task = Summarizer.from_texts(["a b"], ["a"], units=4, pointer=False, extra_words=5)
+    task = Summarizer.from_texts(
+        ["a b"], ["a"], units=4, pointer=False, tokenizer={"extra_words": 5}
+    )
     assert task.backbone.extra_size == task.preprocessor.extra_words == 0
 
 

@@ -2,13 +2,16 @@
 
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
 
+from keras_attention import BahdanauAttention
 from keras_attention.applications.base.train import resume_task, train_task
 from keras_attention.applications.schema.reading import load_config
 from keras_attention.applications.translation import TranslationConfig, Translator
+from keras_attention.applications.translation.networks.builder import NETWORKS
 from tests.applications.commands import assert_same_training, run_command, write_dates
 from tests.applications.translation_runs import SOURCE_LINES, TARGET_LINES
 
@@ -95,3 +98,55 @@ def test_a_training_chooses_how_many_lengths_its_batches_have():
         section = load_config(TranslationConfig, [], ["--training.batch_size=3", *more]).training
         batches = translator.make_batches(encoded, **translator.batch_options(section))
         assert len(batches.lengths) == lengths
+
+
+def test_a_training_builds_its_network_once(tmp_path, monkeypatch):
+    built = []
+    configured = Translator.configured.__func__
+
+    def count(cls, *arguments, **options):
+        built.append(configured(cls, *arguments, **options))
+        return built[-1]
+
+    monkeypatch.setattr(Translator, "configured", classmethod(count))
+    options = ["--data.dataset=dates", "--training.epochs=1", "--training.steps_per_epoch=1"]
+    config = load_config(TranslationConfig, [], [*options, "--training.tensorboard=false"])
+    train_task(Translator, config, tmp_path / "run")
+    assert len(built) == 1
+
+
+@pytest.mark.parametrize(
+    ("architecture", "options"),
+    {
+        "luong": {"units": 6, "score": "dot", "layers": 1},
+        "transformer": {"size": "tiny", "embedding_size": 8, "heads": 2},
+        "rnnencdec": {"units": 6},
+    }.items(),
+)
+def test_texts_make_any_architecture(architecture, options):
+    texts = ["one two", "two one"] * 4
+    translator = Translator.from_texts(texts, texts, architecture=architecture, **options)
+    assert type(translator.backbone) is NETWORKS[architecture]
+    assert translator.translate("one", max_length=3).text is not None
+
+
+def test_texts_make_a_network_of_given_layers():
+    texts = ["one two", "two one"] * 4
+    attention = BahdanauAttention(5, name="mine")
+    translator = Translator.from_texts(texts, texts, units=4, attention=attention)
+    assert translator.backbone.decoder.attention is attention
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"unit": 6}, "ModelConfig has no key 'unit'. Did you mean 'units'?"),
+        ({"tokenizer": {"word": 1}}, "TokenizerConfig has no key 'word'"),
+        ({"tokenizer": 3}, "Expected a dict for TokenizerConfig. Received: 3"),
+        ({"architecture": "luon"}, "must be one of"),
+        ({"score": "dot"}, "model.score"),
+    ],
+)
+def test_a_key_that_means_nothing_is_refused(options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Translator.from_texts(["one"] * 4, ["eins"] * 4, **options)

@@ -23,6 +23,7 @@ def build_model(
     max_source_length: int = 100,
     share_embeddings: bool = False,
     dtype=None,
+    **layers,
 ) -> TranslationModel:
     """Build the model that a configuration describes, with new weights.
 
@@ -34,6 +35,7 @@ def build_model(
         share_embeddings: Whether source and target have one vocabulary, whose embedding an
             architecture may share.
         dtype: The dtype policy of the model; None for Keras' global one.
+        **layers: Layers in place of the network's own, such as `attention`.
 
     Returns:
         The model, built.
@@ -42,12 +44,13 @@ def build_model(
     own = config.own()
     if "units" in own:
         own["units"] = own["units"] or RECURRENT_SIZE
-    if config.architecture == "luong":
+    if config.architecture == "luong" and layers.get("attention") is None:
         named = [own.pop(name) for name in ("attention", "score", "attention_units", "half_width")]
         own["attention"] = luong_attention(own["units"], *named, max_source_length, dtype)
     if config.architecture == "transformer":
         del own["size"]  # which the other sizes come from
         own["share_embeddings"] = share_embeddings and config.share_embeddings is not False
+    own = {name: value for name, value in own.items() if name not in layers}
     return NETWORKS[config.architecture](
         source_vocabulary_size,
         target_vocabulary_size,
@@ -56,4 +59,5 @@ def build_model(
         tie_embeddings=bool(config.tie_embeddings),
         dtype=dtype,
         **own,
+        **layers,
     )
