@@ -20,7 +20,7 @@ VERSION = Path(__file__).with_name("keras_attention") / "version.py"
 VERSION = VERSION.read_text(encoding="utf-8").split('"')[-2]
 
 setup(
-    name="keras-attention",
+    name="keras-attention-layers",
     version=VERSION,
     description="Attention layers for Keras 3, and the tasks built from them",
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),

@@ -17,7 +17,7 @@ from keras_attention import __version__
 from tests.versions import build, command, smoke
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-REQUIREMENTS = [Requirement(each) for each in requires("keras-attention")]
+REQUIREMENTS = [Requirement(each) for each in requires("keras-attention-layers")]
 # conda's names of the same packages.
 CONDA = {"matplotlib": "matplotlib-base"}
 

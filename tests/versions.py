@@ -35,7 +35,7 @@ from keras_attention.applications.translation import Translator
 
 folder = Path(keras_attention.__file__).parent
 assert folder.is_relative_to(sys.prefix), folder
-assert keras_attention.__version__ == version("keras-attention")
+assert keras_attention.__version__ == version("keras-attention-layers")
 assert (folder / "py.typed").is_file()
 assert Translator.from_preset("dates").translate("4 juin 1999").text == "1999-06-04"
 """

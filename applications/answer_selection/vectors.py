@@ -61,8 +61,8 @@ def train_vectors(
         from gensim.models import Word2Vec
     except ImportError:
         raise UserError(
-            "vectors.source train needs gensim: install it (pip install "
-            "'keras-attention[vectors]'), or set vectors.source to random or file."
+            "vectors.source train needs gensim: install it (pip install gensim), or set "
+            "vectors.source to random or file."
         ) from None
     splitter = WordTokenizer([], lowercase=lowercase)
     model = Word2Vec(

@@ -196,6 +196,13 @@ class Defaults:
         )
 
 
+def with_keys(own: Mapping[str, Any], given: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
+    """Return keys of a section with those that a user gave in a dict of this name, or None."""
+    if given is not None and not isinstance(given, Mapping):
+        raise ValueError(f"`{name}` should be a dict. Received: {shown(given)}")
+    return {**own, **(given or {})}
+
+
 @dataclass(frozen=True)
 class Config:
     """A whole configuration: its fields are sections."""

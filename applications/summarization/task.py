@@ -18,6 +18,7 @@ from ..base.preprocessor import check_equally_many
 from ..base.search_task import SearchTask, seeds_of
 from ..data.lengths import without_rows
 from ..errors import Problems, UserError, check_counts
+from ..schema.keys import with_keys
 from ..show.explanation import ExplainedAnswer, Explanation
 from ..show.results import Results, ranked_number
 from ..store.files import check_picture
@@ -133,7 +134,7 @@ class Summarizer(SearchTask):
             model["encoder"] = "hierarchical" if by_sentence else "flat"
         config = SummarizationConfig.of(
             data=lengths or {},
-            tokenizer={"vocabulary_size": vocabulary_size, **(tokenizer or {})},
+            tokenizer=with_keys({"vocabulary_size": vocabulary_size}, tokenizer, "tokenizer"),
             model={
                 "units": units,
                 "embedding_size": embedding_size,

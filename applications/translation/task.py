@@ -21,6 +21,7 @@ from ..base.search_task import SearchTask, seeds_of
 from ..base.streams import rows_of_a_batch, stream_count
 from ..data.lengths import without_rows
 from ..errors import UserError, check_choice, check_counts, check_number, check_single, shown
+from ..schema.keys import with_keys
 from ..show.explanation import ExplainedAnswer, Explanation
 from ..show.results import Results
 from ..store.files import check_picture, new_folder
@@ -198,7 +199,9 @@ class Translator(SearchTask):
             embedding_size = embedding_size or units
         config = TranslationConfig.of(
             data={"target_language": target_language, "source_language": source_language},
-            tokenizer={"kind": kind, "vocabulary_size": vocabulary_size, **(tokenizer or {})},
+            tokenizer=with_keys(
+                {"kind": kind, "vocabulary_size": vocabulary_size}, tokenizer, "tokenizer"
+            ),
             model={
                 "architecture": architecture,
                 "units": units,

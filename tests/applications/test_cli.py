@@ -487,7 +487,7 @@ def test_resuming_reads_the_runs_own_configuration(trained_run):
 
 def test_version_and_completion(capsys):
     done = call_command(capsys, "--version")
-    assert (done.status, done.out) == (0, f"keras-attention {version('keras-attention')}\n")
+    assert (done.status, done.out) == (0, f"keras-attention {version('keras-attention-layers')}\n")
     script = call_command(capsys, "--print-completion", "bash")
     assert script.status == 0 and "keras_attention" in script.out and "predict" in script.out
 

@@ -142,7 +142,7 @@ def test_texts_make_a_network_of_given_layers():
     [
         ({"unit": 6}, "ModelConfig has no key 'unit'. Did you mean 'units'?"),
         ({"tokenizer": {"word": 1}}, "TokenizerConfig has no key 'word'"),
-        ({"tokenizer": 3}, "Expected a dict for TokenizerConfig. Received: 3"),
+        ({"tokenizer": 3}, "`tokenizer` should be a dict. Received: 3"),
         ({"architecture": "luon"}, "must be one of"),
         ({"score": "dot"}, "model.score"),
     ],

@@ -332,7 +332,7 @@ def build_model(
     extra_words: int = 100,
     max_sentences: int = 100,
     dtype: Any = None,
-    **layers: keras.layers.Layer,
+    **parts: keras.layers.Layer,
 ) -> SummarizationModel:
     """Build the network that a configuration describes, with new weights.
 
@@ -342,7 +342,7 @@ def build_model(
         extra_words: How many unknown words of a document have ids, with a pointer.
         max_sentences: The most sentences of a document.
         dtype: The dtype policy of the network; None for Keras' global one.
-        **layers: `attention` and `encoder` in place of those that `config` describes.
+        **parts: `attention` and `encoder` in place of those that `config` describes.
     """
     units = config.attention_units or config.units
     additive = {"units": units, "use_bias": True, "name": "attention", "dtype": dtype}
@@ -364,7 +364,7 @@ def build_model(
     names = ("units", "embedding_size", "pointer", "intra_decoder", "dropout")
     options = {name: getattr(config, name) for name in names}
     options |= {"attention": attention if config.attention else False, "encoder": encoder}
-    options |= layers
+    options |= parts
     return SummarizationModel(vocabulary_size, extra_words=extra_words, dtype=dtype, **options)
 
 
