@@ -224,7 +224,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
         raise NotImplementedError(f"{type(self).__name__} does not explain its answers.")
 
     @classmethod
-    def from_config(
+    def from_corpus(
         cls, config: Any, corpus: Any, dtype: Any = None, **layers: keras.layers.Layer
     ) -> "TextTask":
         """Return the task that a configuration describes, with new weights.

@@ -133,7 +133,7 @@ class ClassificationTask(TextTask):
             training={"threshold": threshold},
         )
         config.check()
-        task = cls.from_config(config, data.in_memory(columns, values), dtype)
+        task = cls.from_corpus(config, data.in_memory(columns, values), dtype)
         # They are in the network: a preset need not hold them twice.
         task.preprocessor.vectors = None
         return task

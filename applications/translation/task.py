@@ -197,11 +197,10 @@ class Translator(SearchTask):
         if architecture != "transformer":
             units = units or RECURRENT_SIZE
             embedding_size = embedding_size or units
+        words = {"kind": kind, "vocabulary_size": vocabulary_size}
         config = TranslationConfig.of(
             data={"target_language": target_language, "source_language": source_language},
-            tokenizer=with_keys(
-                {"kind": kind, "vocabulary_size": vocabulary_size}, tokenizer, "tokenizer"
-            ),
+            tokenizer=with_keys(words, tokenizer, "tokenizer"),
             model={
                 "architecture": architecture,
                 "units": units,
@@ -211,7 +210,7 @@ class Translator(SearchTask):
             },
             training={"label_smoothing": label_smoothing},
         )
-        translator = cls.from_config(config, data.in_memory(sources, targets), dtype, **layers)
+        translator = cls.from_corpus(config, data.in_memory(sources, targets), dtype, **layers)
         translator.search = translator.search_with(search, {})
         return translator
 
