@@ -205,6 +205,7 @@ def _read(data: DataConfig, split: str) -> Corpus:
 def _corpus(data: DataConfig, rows: Iterable[Row], name: str) -> Corpus:
     sides = _sides(data)
     labels: list[Any] = []
+    shared: dict[Any, Any] = {}  # one object for all rows of a label
     places: list[Line | str] = []
     empty = 0
 
@@ -216,7 +217,8 @@ def _corpus(data: DataConfig, rows: Iterable[Row], name: str) -> Corpus:
                     advice = "correct the file, or skip such texts: data.on_empty, or evaluate"
                     raise BadLine(row.place, f"column '{column}' is empty", f"{advice} --skip")
                 return None
-        labels.append(_label(row, data))
+        label = _label(row, data)
+        labels.append(shared.setdefault(label, label))
         places.append(row.place)
         return texts
 

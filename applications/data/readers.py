@@ -46,28 +46,34 @@ def rows_of(
     lines = lines_of(path, encoding)
     if kind == ".jsonl":
         return _objects(path, lines, columns)
-    return _named(path, records(path, lines, quoted=kind == ".csv"), columns, header, advice)
+    rows = records(path, lines, quoted=kind == ".csv")
+    if header is not None:
+        separator = ", tab, " if kind == ".tsv" else ","
+        return _lines(path, rows, header, f"expected {separator.join(header)}", advice, True)
+    header = _header(path, rows, columns)
+    wanted = f"expected {len(header)} columns, as in the header"
+    return _lines(path, rows, header, wanted, advice, False)
 
 
-def _named(path, rows, columns, header, advice) -> Iterator[Row]:
-    keeps_empty = header is not None
-    wanted = f" ({', '.join(header)})" if keeps_empty else ", as in the header"
-    if header is None:
-        header = [name.strip() for name in next(rows, (1, []))[1]]
-        for column in columns:
-            check_column(column, header, f"{path}, line 1")
-        if len(set(header)) < len(header):
-            names = ", ".join(header)
-            raise UserError(f"{path}, line 1: two columns have one name. Columns: {names}.")
+def _header(path, rows, columns) -> list[str]:
+    """Return the names in the first row of a table, which must have some columns, each once."""
+    header = [name.strip() for name in next(rows, (1, []))[1]]
+    for column in columns:
+        check_column(column, header, f"{path}, line 1")
+    if len(set(header)) < len(header):
+        names = ", ".join(header)
+        raise UserError(f"{path}, line 1: two columns have one name. Columns: {names}.")
+    return header
 
+
+def _lines(path, rows, header, wanted, advice, keeps_empty) -> Iterator[Row]:
     def row_of(numbered):
         number, fields = numbered
         place = Line(str(path), number)
         if not fields:
             return Row(dict.fromkeys(header, ""), place) if keeps_empty else None
         if len(fields) != len(header):
-            problem = f"expected {len(header)} columns{wanted}. Received: {len(fields)}"
-            raise BadLine(place, problem, advice)
+            raise BadLine(place, f"{wanted}. Received: {len(fields)} columns", advice)
         return Row(dict(zip(header, fields, strict=True)), place)
 
     yield from (row for row in checked(rows, row_of) if row is not None)

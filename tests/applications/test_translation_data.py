@@ -87,11 +87,11 @@ def test_tsv(tmp_path):
     assert (corpus["source"], corpus["target"]) == (SOURCE, TARGET)
     write(tmp_path / "x.tsv", ["a\tA", "b", "c\tC"])
     with pytest.raises(
-        UserError, match="x.tsv, line 2: expected 2 columns .source, target.. Received: 1;"
+        UserError, match="x.tsv, line 2: expected source, tab, target. Received: 1 columns;"
     ):
         load_corpus(DataConfig(dev=path), "dev")
     write(tmp_path / "x.tsv", ["a\tA", "", "c\tC\tCC"])
-    with pytest.raises(UserError, match="x.tsv, line 3: .* Received: 3; cut -f1,2"):
+    with pytest.raises(UserError, match="x.tsv, line 3: .* Received: 3 columns; cut -f1,2"):
         load_corpus(DataConfig(dev=path), "dev")
     write(tmp_path / "x.tsv", ["a\tA", "", "c\t", "d\tD"])
     corpus = load_corpus(DataConfig(dev=path, on_empty="skip"), "dev")

@@ -107,7 +107,7 @@ def test_empty_texts_are_counted_or_refused(tmp_path):
     [
         ("p ?\ta\t2\n", "line 1: a label is 0 .wrong. or 1 .right.. Received: '2'"),
         ("p ?\ta\t1\nq ?\tb\t-1\n", "line 2: a label"),
-        ("p ?\ta\n", "line 1: expected 3 columns .question, candidate, label.. Received: 2"),
+        ("p ?\ta\n", "line 1: expected question, tab, candidate, tab, label. Received: 2 columns"),
         (HEADER + "\nQ1\ta\n", "line 2: expected 7 columns, as in the header. Received: 2"),
         (
             "QuestionID\tQuestion\n",

@@ -176,7 +176,7 @@ def test_export_scores_strings(answers_run, answers_ranker, capsys, tmp_path):
         (["predict", "{run}", "--question", "a", "--beam", "3"], "unknown argument --beam"),
         (
             ["evaluate", "{run}", "--input", "{two}"],
-            "expected 3 columns (question, candidate, label)",
+            "expected question, tab, candidate, tab, label",
         ),
         (["visualize", "{run}", "--question", "a"], "required: --answer"),
         (

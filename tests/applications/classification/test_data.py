@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import gzip
 import shutil
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -201,6 +202,20 @@ def test_numbers_must_be_numbers(tmp_path):
 def table_of(counts, folder):
     rows = [f"text {label} {i}\t{label}" for label, count in counts.items() for i in range(count)]
     return write(folder, "train.tsv", "\n".join(["text\tlabel", *rows, ""]))
+
+
+def test_a_table_takes_little_more_than_its_letters(tmp_path):
+    def taken(count):
+        path = table_of({"a": count, "b": count}, tmp_path)
+        tracemalloc.start()
+        corpus = load_corpus(DataConfig(train=path), "train")
+        size = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        assert len(corpus) == 2 * (count - round(0.1 * count))
+        return size
+
+    letters = len("text a 1000")
+    assert (taken(2000) - taken(1000)) / 2000 < letters + 60  # strings alone take 60 and more
 
 
 def test_a_class_with_one_example(tmp_path):
