@@ -165,16 +165,17 @@ def _vectors(seed: int, options: argparse.Namespace) -> Path:
     """Return the file of a seed's vectors, trained where that is not done."""
     from keras_attention.applications.answer_selection import (
         DataConfig,
-        load_questions,
+        load_corpus,
         train_vectors,
         write_vectors,
     )
+    from keras_attention.applications.answer_selection.data import texts_of
 
     path = options.output / f"vectors-{seed}.txt"
     if not path.is_file():
         folder = options.folder if options.dataset == "wikiqa" else _parts(options)
         data = DataConfig(dataset=options.dataset, folder=str(folder))
-        write_vectors(path, train_vectors(load_questions(data, "train").texts, SIZE, seed))
+        write_vectors(path, train_vectors(texts_of(load_corpus(data, "train")), SIZE, seed))
     return path
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from benchmarks.classification import ROWS, linear_accuracies
 from benchmarks.report import markdown
-from keras_attention.applications.answer_selection import DataConfig, load_questions
+from keras_attention.applications.answer_selection import DataConfig, load_corpus
+from keras_attention.applications.answer_selection.data import texts_of
 from keras_attention.applications.answer_selection.preprocessor import AnswerPreprocessor
 from keras_attention.applications.answer_selection.results import evaluation_report
 
@@ -58,9 +59,11 @@ def ranking_rows(name: str, folder: Path) -> list[list[str]]:
     dataset, splits = RANKED[name]
     data, rows = DataConfig(dataset=dataset, folder=str(folder / dataset)), []
     for split in splits:
-        questions = load_questions(data, split)
-        tokens = AnswerPreprocessor.adapt(questions.texts).tokens  # 40 words, as the networks read
-        nothing = [[0.0] * len(question.candidates) for question in questions.questions]
+        questions = load_corpus(data, split)
+        tokens = AnswerPreprocessor.adapt(
+            texts_of(questions)
+        ).tokens  # 40 words, as the networks read
+        nothing = [[0.0] * len(some) for some in questions["candidates"]]
         found = evaluation_report(questions, nothing, tokens)["baselines"]
         for by, key in (("BM25", "bm25"), ("word overlap", "word_overlap")):
             row = found[key]["filtered"]

@@ -21,8 +21,9 @@ import numpy as np
 
 from benchmarks.commands import command, minutes_of, show
 from benchmarks.report import markdown
-from keras_attention.applications.classification import load_examples
+from keras_attention.applications.classification import load_corpus
 from keras_attention.applications.command.cli import load_task, read_config
+from keras_attention.applications.data.corpus import Corpus
 
 COMMON = {
     "model.embedding_size": 200,
@@ -34,10 +35,9 @@ COMMON = {
     "training.tensorboard": "false",
 }
 SENTENCES = {"model.architecture": "pooling", "model.max_pooling": "true"}
-# The schedule of the rows from vectors, and the default weight of the linear model.
+# The schedule of the rows from vectors.
 OPINIONS = {
     **SENTENCES,
-    "model.linear": "naive_bayes",
     "training.batch_size": 100,
     "training.learning_rate": 0.003,
     "training.schedule": "cosine",
@@ -51,8 +51,6 @@ QUESTIONS = {
     "model.encoder": "convolution",
     "model.units": 100,
     "model.word_dropout": 0.25,
-    "model.linear": "nb_svm",
-    "model.linear_weight": 2.0,
     "tokenizer.lowercase": "false",
     "training.learning_rate": 0.003,
     "training.schedule": "cosine",
@@ -62,7 +60,7 @@ QUESTIONS = {
     "training.label_smoothing": 0.1,
     "training.average_checkpoints": 5,
 }
-# Chosen on development parts, and so are the weights of the linear model below.
+# Chosen on development parts.
 FROM_VECTORS = {
     "vectors.extra_words": 20000,
     "vectors.channels": "both",
@@ -73,14 +71,11 @@ FROM_VECTORS = {
 OPINIONS_FROM_VECTORS = {
     **OPINIONS,
     **FROM_VECTORS,
-    "model.linear_weight": 0.75,
     "training.epochs": 4,
 }
 QUESTIONS_FROM_VECTORS = {
     **SENTENCES,
     **FROM_VECTORS,
-    "model.linear": "nb_svm",
-    "model.linear_weight": 2.0,
     "training.learning_rate": 0.003,
     "training.schedule": "cosine",
     "training.label_smoothing": 0.1,
@@ -94,8 +89,6 @@ REVIEWS = {
     "model.embedding_size": 64,
     "model.word_dropout": 0.0,
     "tokenizer.min_count": 2,
-    "model.linear": "nb_svm",
-    "model.linear_weight": 2.0,
     "training.batch_size": 25,
     "training.epochs": 25,
     "training.early_stopping": "loss",
@@ -291,13 +284,18 @@ def linear_accuracies(name: str, options: argparse.Namespace) -> list[float]:
         settings = overrides(name, number, options)
         data = read_config(load_task("classification"), None, settings).data
         train, dev, test = (
-            [(item.texts, item.label) for item in load_examples(data, split).items]
-            for split in ("train", "dev", "test")
+            _examples(load_corpus(data, split)) for split in ("train", "dev", "test")
         )
         found = nb_svm(train + dev, test)
         right = [label == own for (_, label), own in zip(test, found, strict=True)]
         accuracies.append(100 * float(np.mean(right)))
     return accuracies
+
+
+def _examples(corpus: Corpus) -> Examples:
+    """Return the texts of each row, a tuple of one or two, and its label."""
+    columns = [corpus[side] for side in ("text", "second") if side in corpus.columns]
+    return list(zip(zip(*columns, strict=True), corpus["label"], strict=True))
 
 
 def nb_svm(train: Examples, test: Examples) -> list[str]:

@@ -145,7 +145,7 @@ def bleu_of(runs: list[Path]) -> dict:
     corpus = load_corpus(read_config(Translator, run=RunFolder(runs[0])).data, "test")
     tasks = [Translator.from_preset(run) for run in runs]
     task = tasks[0] if len(tasks) == 1 else Translator.ensemble(tasks)
-    texts = corpus.source, corpus.target
+    texts = corpus["source"], corpus["target"]
     report = task.evaluate_text(*texts, beam_size=5)
     figures = {"perplexity": report["perplexity"], "bleu": report["bleu"]}
     if task.backbone.has_attention:

@@ -79,12 +79,12 @@ def main() -> None:
             task, given = forms[case[:3]]
             began = time.perf_counter()
             results = task.translate(
-                corpus.source, beam_size=case[-1], return_alignments=False, **given
+                corpus["source"], beam_size=case[-1], return_alignments=False, **given
             )
             seconds[case].append(time.perf_counter() - began)
             found[case] = results
             began = time.perf_counter()
-            for line in corpus.source[: options.alone]:
+            for line in corpus["source"][: options.alone]:
                 task.translate(line, beam_size=case[-1], return_alignments=False, **given)
             alone[case].append((time.perf_counter() - began) / max(1, options.alone))
     head = ["run", "search by", "type", "beam", "BLEU", "seconds", "tokens/s"]
@@ -94,7 +94,7 @@ def main() -> None:
         took = float(np.median(seconds[case][1:]))
         tokens = sum(len(each.ids) + 1 for each in found[case])
         size = task.backbone.count_params() * BYTES[case[2]] / 1e6
-        score = bleu([each.text for each in found[case]], corpus.target).value
+        score = bleu([each.text for each in found[case]], corpus["target"]).value
         single = 1000 * float(np.median(alone[case][1:]))
         figures = f"{score:.1f}", f"{took:.2f}", f"{tokens / took:,.0f}"
         rows.append([*map(str, case), *figures, f"{single:.1f}", f"{size:.1f}"])

@@ -149,7 +149,7 @@ def measure(name: str, seed: int, options: argparse.Namespace, more: list[str]) 
 
 def _unordered(split: str, folder: str | None) -> list[dict]:
     """Return reports with more statements, which may come in any order."""
-    from keras_attention.applications.summarization.data import make_reports
+    from keras_attention.applications.summarization.reports import make_reports
 
     rows = make_reports(split, ordered=False)
     return [{"source": row.sentences, "target": row.summary} for row in rows]
@@ -171,11 +171,11 @@ def _evaluate(run: Path, corpus: str) -> dict:
 
     from keras_attention.applications.base.train import config_of
     from keras_attention.applications.summarization import Summarizer, load_corpus
-    from keras_attention.applications.summarization.data import make_reports
+    from keras_attention.applications.summarization.reports import make_reports
 
     task = Summarizer.from_preset(run)
-    found = load_corpus(config_of(Summarizer, run).data, "test").documents
-    documents, summaries = [each.sentences for each in found], [each.summaries for each in found]
+    found = load_corpus(config_of(Summarizer, run).data, "test")
+    documents, summaries = found["source"], found["target"]
     results = task.summarize(documents)
     report = task.measure(results, documents, summaries)
     if corpus == "reports":

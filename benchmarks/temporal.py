@@ -15,7 +15,7 @@ import tensorflow as tf
 from benchmarks.report import markdown
 from benchmarks.summarization import statements_of
 from keras_attention.applications.summarization import Summarizer, Summary
-from keras_attention.applications.summarization.data import make_reports
+from keras_attention.applications.summarization.reports import make_reports
 from keras_attention.layers import TemporalAttention
 
 REPORTS = 100

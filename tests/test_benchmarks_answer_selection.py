@@ -7,7 +7,7 @@ import json
 import pytest
 
 from benchmarks import answer_selection
-from keras_attention.applications.answer_selection import load_questions
+from keras_attention.applications.answer_selection import load_corpus
 from keras_attention.applications.answer_selection.config import SPLITS, AnswerSelectionConfig
 from keras_attention.applications.schema.reading import load_config
 
@@ -93,7 +93,7 @@ def test_the_last_training_questions_of_trecqa_choose_the_epoch(tmp_path):
     )
     settings = answer_selection.overrides("gru", 1, options)
     data = load_config(AnswerSelectionConfig, [], settings).data
-    found = [[q.text for q in load_questions(data, split).questions] for split in SPLITS]
+    found = [load_corpus(data, split)["question"] for split in SPLITS]
     assert found[0] == [f"train {n} ?" for n in range(5)]
     assert found[1:] == [[f"train {n} ?" for n in range(5, 20)], ["dev 0 ?", "dev 1 ?"]]
     parts = options.output / "trecqa"

@@ -13,7 +13,8 @@ from benchmarks import summarization
 from benchmarks.children import BenchmarkError
 from keras_attention.applications.command.cli import read_config
 from keras_attention.applications.summarization import Summarizer
-from keras_attention.applications.summarization.data import make_reports, read_corpus
+from keras_attention.applications.summarization.data import read_corpus
+from keras_attention.applications.summarization.reports import make_reports
 
 LEAD = {"rouge1": 30.0, "rouge2": 10.0, "rougeL": 20.0}
 ORACLE = {"rouge1": 60.0, "rouge2": 40.0, "rougeL": 50.0}
@@ -45,9 +46,10 @@ def test_the_command_accepts_the_settings_of_each_row(corpus, tmp_path):
 
     if corpus == "catts":
         asked = {
-            split: [(row.sentences[-1], row.summaries) for row in read_corpus(path).documents]
+            split: [(source[-1], target) for source, target in zip(*columns, strict=True)]
             for split in summarization.SPLITS
-            for path in [tmp_path / "out" / f"catts-{split}.jsonl"]
+            for corpus in [read_corpus(tmp_path / "out" / f"catts-{split}.jsonl")]
+            for columns in [(corpus["source"], corpus["target"])]
         }
         summary = ("tldr", ["Both ."])
         assert asked["train"] == [summary, ("title", ["Numbers"])]

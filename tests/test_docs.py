@@ -39,7 +39,7 @@ MODULES = [
 APPLICATIONS = [
     "answer_selection",
     "classification",
-    "common.explanation",
+    "show.explanation",
     "summarization",
     "training.fit",
     "translation",

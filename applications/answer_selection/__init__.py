@@ -8,7 +8,7 @@ from .config import (
     TrainingConfig,
     VectorsConfig,
 )
-from .data import Candidate, Question, QuestionSet, load_questions, read_questions
+from .data import load_corpus, read_corpus
 from .networks.compare_aggregate import CompareAggregate
 from .networks.selector import AnswerSelector, HardestHinge, Reader, build_model
 from .preprocessor import AnswerPreprocessor
@@ -22,13 +22,10 @@ __all__ = [
     "AnswerRanker",
     "AnswerSelectionConfig",
     "AnswerSelector",
-    "Candidate",
     "CompareAggregate",
     "DataConfig",
     "HardestHinge",
     "ModelConfig",
-    "Question",
-    "QuestionSet",
     "Ranker",
     "Ranking",
     "Reader",
@@ -36,8 +33,8 @@ __all__ = [
     "VectorsConfig",
     "TokenizerConfig",
     "build_model",
-    "load_questions",
-    "read_questions",
+    "load_corpus",
+    "read_corpus",
     "read_vectors",
     "train_vectors",
     "write_vectors",

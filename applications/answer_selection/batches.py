@@ -1,50 +1,47 @@
 """Batches of right candidates, each with wrong ones that are drawn anew in every epoch."""
 
+import dataclasses
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from ..data.corpus import Corpus
+from ..data.encoded import Encoded
 from ..text import BucketedBatches
-from .data import QuestionSet
-from .preprocessor import AnswerPreprocessor, Coverage, padded
+from .data import texts_of
+from .preprocessor import AnswerPreprocessor, padded
 
 BATCHES_SORTED_TOGETHER = 8
 """Rows of so many batches are sorted by length, so that little is padding."""
 
 
-@dataclass(frozen=True)
-class EncodedQuestions:
-    """A set of questions: their ids, the ids and labels of their candidates, their weights."""
+def encode(corpus: Corpus, preprocessor: AnswerPreprocessor) -> Encoded:
+    """Return the ids of a corpus of questions; `"labels"` are a value of each candidate."""
+    ids, coverage = preprocessor.encode(texts_of(corpus))
+    counts = np.array([len(candidates) for candidates in corpus["candidates"]], "int64")
+    asked = np.cumsum(counts + 1) - counts - 1
+    labels = [label for some in corpus["labels"] for label in some]
+    weights = None if corpus.weights is None else np.array(corpus.weights, "float32")
+    return Encoded(
+        {
+            "question": ids.take(asked),
+            "candidates": ids.take(np.delete(np.arange(len(ids)), asked)),
+        },
+        dataclasses.replace(corpus.report, **vars(coverage), notes=_notes(corpus)),
+        {"labels": np.array(labels, "int64")},
+        weights,
+        groups={"candidates": counts, "labels": counts},
+    )
 
-    questions: Sequence[Sequence[int]]
-    candidates: Sequence[Sequence[Sequence[int]]]
-    labels: Sequence[Sequence[int]]
-    coverage: Coverage
-    weights: Sequence[float] | None = None
-    """How much training counts each question; None where all count alike."""
-    report: str = ""
 
-    def part(self, rows: Sequence[int]) -> "EncodedQuestions":
-        """Return the questions of some rows, without weights."""
-        columns = (self.questions, self.candidates, self.labels)
-        return EncodedQuestions(*([each[row] for row in rows] for each in columns), self.coverage)
-
-
-def encode(questions: QuestionSet, preprocessor: AnswerPreprocessor) -> EncodedQuestions:
-    """Return the ids of a set of questions."""
-    rows, coverage = preprocessor.encode(questions.texts)
-    ids = iter(rows)
-    asked, candidates, labels = [], [], []
-    for question in questions.questions:
-        asked.append(next(ids))
-        candidates.append([next(ids) for _ in question.candidates])
-        labels.append([each.label for each in question.candidates])
-    weights = [question.weight for question in questions.questions]
-    weights = None if set(weights) <= {1.0} else weights
-    report = f"{questions.report}; {coverage}"
-    return EncodedQuestions(asked, candidates, labels, coverage, weights, report)
+def _notes(corpus: Corpus) -> tuple[str, ...]:
+    """Return sentences about the candidates of a corpus."""
+    counts = {
+        "have no right candidate": sum(not any(labels) for labels in corpus["labels"]),
+        "have right candidates only": sum(map(all, corpus["labels"])),
+    }
+    found = [f"{count:,} of them {what}." for what, count in counts.items() if count]
+    return f"They have {sum(map(len, corpus['labels'])):,} candidates.", *found
 
 
 class TrainingBatches:
@@ -58,7 +55,7 @@ class TrainingBatches:
 
     def __init__(
         self,
-        encoded: EncodedQuestions,
+        encoded: Encoded,
         batch_size: int,
         negatives: int,
         seed: int,
@@ -69,20 +66,20 @@ class TrainingBatches:
         self.negatives = negatives
         self.seed = seed
         self.shuffle = shuffle
-        places = [range(len(labels)) for labels in encoded.labels]
-        self._all = [(question, place) for question, some in enumerate(places) for place in some]
-        self._right = [pair for pair in self._all if encoded.labels[pair[0]][pair[1]]]
+        labels, counts = encoded.values["labels"], encoded.groups["labels"]
+        self._lengths = encoded["candidates"].lengths
+        self._asked = np.repeat(np.arange(len(counts)), counts)  # the question of each candidate
+        self._right = np.flatnonzero(labels).tolist()
         self.rows = len(self._right)
-        self._wrong = [
-            [place for place, label in enumerate(labels) if not label] for labels in encoded.labels
-        ]
-        self._is_alone = len({question for question, _ in self._all}) == 1
+        numbers = encoded.entries("labels")
+        self._wrong = [some[labels[some] == 0].tolist() for some in numbers]
+        self._is_alone = np.count_nonzero(counts) == 1
         if not self._right or self._is_alone and not any(self._wrong):
             raise ValueError(
                 "Questions to learn from, and each part of a `validation_split`, need a right "
                 "candidate, and a wrong one or a second question. Received: "
-                f"{len(places)} questions with {self.rows} right and "
-                f"{len(self._all) - self.rows} wrong candidates"
+                f"{len(counts)} questions with {self.rows} right and "
+                f"{len(labels) - self.rows} wrong candidates"
             )
         self._epoch: tuple[int, list] | None = None
 
@@ -96,39 +93,39 @@ class TrainingBatches:
         kept = self._epoch  # one read: a prefetching thread may replace it
         if kept is None or kept[0] != epoch:
             kept = self._epoch = (epoch, self._draw(epoch))
-        rows = kept[1][index]
-        asked = [row[0][0] for row in rows]
-        texts = padded([self.encoded.candidates[q][place] for row in rows for q, place in row])
-        candidates = texts.reshape(len(rows), self.negatives + 1, -1)
+        rows = np.array(kept[1][index])
+        asked = self._asked[rows[:, 0]]
+        texts = padded(self.encoded["candidates"].take(rows.ravel()))
+        candidates = texts.reshape(*rows.shape, -1)
         labels = np.zeros(candidates.shape[:2], "float32")
         labels[:, 0] = 1.0
-        question = padded([self.encoded.questions[question] for question in asked])
+        question = padded(self.encoded["question"].take(asked))
         inputs = {"question": question, "candidates": candidates}
         if self.encoded.weights is None:
             return inputs, labels
-        weights = [self.encoded.weights[question] for question in asked]
-        return inputs, labels, np.array(weights, "float32")
+        return inputs, labels, self.encoded.weights[asked]
 
     # The rows follow from the length and `batch`, not from the buckets.
     stream, to_dataset = BucketedBatches.stream, BucketedBatches.to_dataset
 
-    def _draw(self, epoch: int) -> list[list[list[tuple[int, int]]]]:
-        """Return the rows of each batch: question and place of candidates, the right one first."""
+    def _draw(self, epoch: int) -> list[list[list[int]]]:
+        """Return the rows of each batch: the numbers of candidates, the right one first."""
         random = np.random.default_rng([self.seed, epoch])
         rows = []
-        for question, place in self._right:
+        for right in self._right:
+            question = self._asked[right]
             own = self._wrong[question]
             drawn = random.permutation(own)[: self.negatives].tolist() if own else []
-            row = [(question, place), *((question, wrong) for wrong in drawn)]
+            row = [right, *drawn]
             while len(row) <= self.negatives:
-                other = self._all[random.integers(len(self._all))]
+                other = int(random.integers(len(self._asked)))
                 # A question that is alone has its own wrong ones again.
-                if other[1] in own if self._is_alone else other[0] != question:
+                if other in own if self._is_alone else self._asked[other] != question:
                     row.append(other)
             rows.append(row)
 
         def longest(row):
-            return max(len(self.encoded.candidates[question][place]) for question, place in row)
+            return self._lengths[row].max()
 
         order = random.permutation(len(rows)) if self.shuffle else range(len(rows))
         chunk, batches = self.batch_size * BATCHES_SORTED_TOGETHER, []

@@ -1,184 +1,102 @@
-"""Questions with their candidate answers: at hand, in files, and those that the package makes."""
+"""Questions with their candidate answers: at hand, in files, and those that the package makes.
+
+A corpus of questions has the columns `question`, a text; `candidates`, the texts of its possible
+answers; `labels`, for each of them 1 (right) or 0 (wrong); `id`, the question's name within the
+set; and `candidate_ids`, their names within the question.
+"""
 
 import dataclasses
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from keras_attention.paths import input_path
 
-from ..base.preprocessor import Splits, as_texts, weights_of
-from ..errors import UserError, check_choice, counted, shown
+from ..base.preprocessor import as_texts, weights_of
+from ..data.corpus import Corpus, Places, Report, corpus_at_hand
+from ..data.readers import Row, rows_of
+from ..errors import UserError, check_choice, shown
 from ..store.bad_lines import BadLine, checked
-from ..store.files import lines_of, records
+from ..store.files import lines_of
 from .config import SPLITS, DataConfig
 
 FILES = {"wikiqa": "WikiQA-{split}.tsv", "trecqa": "{split}.csv"}
-WIKIQA = ("QuestionID", "Question", "SentenceID", "Sentence", "Label")
-TRECQA = "qtext,label,atext"
+WIKIQA = {
+    "id": "QuestionID",
+    "question": "Question",
+    "candidate_id": "SentenceID",
+    "candidate": "Sentence",
+    "label": "Label",
+}
+TRECQA = {"question": "qtext", "label": "label", "candidate": "atext"}
+PLAIN = {name: name for name in ("question", "candidate", "label")}
+"""The columns of each form of file, by what they hold."""
+EMPTY = "lines with an empty text"
+ALONE = "questions without a candidate"
+"""Why a file has more than is read."""
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A possible answer.
+def texts_of(corpus: Corpus) -> list[str]:
+    """Return every question and candidate, in order."""
+    pairs = zip(corpus["question"], corpus["candidates"], strict=True)
+    return [text for question, candidates in pairs for text in (question, *candidates)]
 
-    Args:
-        id: its name within the question.
-        text: the answer.
-        label: 1 for a right one, 0 for a wrong one.
+
+def judgements_of(corpus: Corpus) -> dict[str, dict[str, int]]:
+    """Return the labels by the ids of question and candidate, as the metrics want them.
+
+    Raises:
+        ValueError: where two questions, or two candidates of one, have the same id.
     """
-
-    id: str
-    text: str
-    label: int
-
-
-@dataclass(frozen=True)
-class Question:
-    """A question and its candidates.
-
-    Args:
-        id: its name within the set.
-        text: the question.
-        candidates: its candidates, in the order of the file.
-        weight: how much the training counts it.
-
-    Example:
-
-    ```python
-    from keras_attention.applications.answer_selection import Candidate, Question
-
-    candidates = [Candidate("a", "it is a dog .", 1), Candidate("b", "the sky is blue .", 0)]
-    question = Question("q1", "who is it ?", candidates)
-    print([candidate.text for candidate in question.right])
-    ```
-    """
-
-    id: str
-    text: str
-    candidates: Sequence[Candidate]
-    weight: float = 1.0
-
-    @property
-    def right(self) -> list[Candidate]:
-        return [candidate for candidate in self.candidates if candidate.label]
-
-    @property
-    def wrong(self) -> list[Candidate]:
-        return [candidate for candidate in self.candidates if not candidate.label]
-
-
-@dataclass(frozen=True)
-class QuestionSet(Splits):
-    """The questions of a split.
-
-    Args:
-        name: where they come from.
-        questions: those that have a candidate.
-        empty: questions and candidates left out because they have no words.
-        without_candidates: questions left out because no candidate of theirs has words.
-
-    Example:
-
-    ```python
-    from pathlib import Path
-
-    from keras_attention.applications.answer_selection import read_questions
-
-    Path("lines.tsv").write_text("who is it ?\\ta dog\\t1\\nwho is it ?\\tthe sky\\t0\\n")
-    questions = read_questions("lines.tsv")
-    print(len(questions), questions.judgements)  # 1 {'1': {'1-0': 1, '1-1': 0}}
-    ```
-    """
-
-    name: str
-    questions: Sequence[Question]
-    empty: int = 0
-    without_candidates: int = 0
-    columns, noun = ("questions",), "questions"
-
-    @property
-    def judgements(self) -> dict[str, dict[str, int]]:
-        """The labels by the ids of question and candidate, as the metrics want them.
-
-        Raises:
-            ValueError: where two questions, or two candidates of one, have the same id.
-        """
-        found = {q.id: {each.id: each.label for each in q.candidates} for q in self.questions}
-        count = sum(len(question.candidates) for question in self.questions)
-        if len(found) < len(self) or sum(map(len, found.values())) < count:
-            raise ValueError(
-                f"{self.name}: questions, and the candidates of a question, should have different "
-                "ids. Received: an id twice"
-            )
-        return found
-
-    @property
-    def texts(self) -> list[str]:
-        """Every question and candidate, in order."""
-        return [
-            text
-            for question in self.questions
-            for text in (question.text, *(each.text for each in question.candidates))
-        ]
-
-    def scored(self, scores: Iterable[Sequence[float]]) -> dict[str, dict[str, float]]:
-        """Return scores by the ids of question and candidate, as the metrics want them."""
-        return {
-            question.id: {
-                each.id: float(score)
-                for each, score in zip(question.candidates, values, strict=True)
-            }
-            for question, values in zip(self.questions, scores, strict=True)
-        }
-
-    def check(self, judged: bool = False) -> "QuestionSet":
-        """Return the set, if something can be learned from it, or judged by it.
-
-        Raises:
-            UserError: where no candidate is right, or none is wrong that a ranking could put last.
-        """
-        right = [question for question in self.questions if question.right]
-        if not right:
-            raise UserError(f"{self.name}: no question has a right candidate (label 1).")
-        if judged and not any(question.wrong for question in right):
-            raise UserError(
-                f"{self.name}: no question has both a right and a wrong candidate; without them, "
-                "no ranking is better than another."
-            )
-        if sum(bool(each.candidates) for each in self.questions) == 1 and not right[0].wrong:
-            raise UserError(f"{self.name}: there is no wrong candidate (label 0) to learn from.")
-        return self
-
-    @property
-    def report(self) -> str:
-        """How many there are, and what was left out."""
-        candidates = sum(len(question.candidates) for question in self.questions)
-        counts = {
-            "questions have no right one": sum(not each.right for each in self.questions),
-            "have right ones only": sum(not each.wrong for each in self.questions),
-            "empty texts left out": self.empty,
-            "questions without a candidate left out": self.without_candidates,
-        }
-        return counted(
-            f"{self.name}: {len(self):,} questions with {candidates:,} candidates", counts
+    found = by_ids(corpus, corpus["labels"])
+    count = sum(map(len, corpus["labels"]))
+    if len(found) < len(corpus) or sum(map(len, found.values())) < count:
+        raise ValueError(
+            f"{corpus.name}: questions, and the candidates of a question, should have different "
+            "ids. Received: an id twice"
         )
+    return found
 
 
-def as_questions(x: Any, y: Any = None, weights: Any = None, name: str = "x") -> QuestionSet:
-    """Return questions at hand, as `fit` takes them, as a set; `name` is what messages call `x`.
+def by_ids(corpus: Corpus, values: Iterable[Sequence[Any]]) -> dict[str, dict[str, Any]]:
+    """Return values of candidates, such as scores, by the ids of question and candidate."""
+    rows = zip(corpus["id"], corpus["candidate_ids"], values, strict=True)
+    return {question: dict(zip(ids, found, strict=True)) for question, ids, found in rows}
+
+
+def check(corpus: Corpus, judged: bool = False) -> Corpus:
+    """Return a corpus, if something can be learned from it, or judged by it.
+
+    Raises:
+        UserError: where no candidate is right, or none is wrong that a ranking could put last.
+    """
+    right = [labels for labels in corpus["labels"] if any(labels)]
+    if not right:
+        raise UserError(f"{corpus.name}: no question has a right candidate (label 1).")
+    if judged and all(map(all, right)):
+        raise UserError(
+            f"{corpus.name}: no question has both a right and a wrong candidate; without them, "
+            "no ranking is better than another."
+        )
+    if sum(map(bool, corpus["labels"])) == 1 and all(right[0]):
+        raise UserError(f"{corpus.name}: there is no wrong candidate (label 0) to learn from.")
+    return corpus
+
+
+def as_questions(x: Any, y: Any = None, weights: Any = None, name: str = "x") -> Corpus:
+    """Return questions at hand, as `fit` takes them, as a corpus; messages call `x` by `name`.
 
     Raises:
         ValueError: where something is missing, is no text, or has no words.
     """
-    if isinstance(x, QuestionSet):
-        if y is None and weights is None:
-            return x
-        x = x.questions
+    if isinstance(x, Corpus):
+        if y is not None:
+            raise ValueError("A corpus of questions holds its labels. Received: others in `y`")
+        given = weights_of(weights, **{name: x["question"]})
+        return x if given is None else dataclasses.replace(x, weights=given)
     if isinstance(x, (str, bytes)) or not hasattr(x, "__iter__"):
         raise ValueError(
             f"`{name}` should be a sequence of (question, candidates, labels). "
@@ -193,23 +111,33 @@ def as_questions(x: Any, y: Any = None, weights: Any = None, name: str = "x") ->
             f"Received: {len(y)} for {len(rows)} questions"
         )
     weights = weights_of(weights, **{name: rows})
-    if y is not None and any(isinstance(row, Question) for row in rows):
-        raise ValueError("A Question holds its labels. Received: others in `y`")
     if y is not None:
         pairs = zip(rows, y, strict=True)
         rows = [(*row, labels) if hasattr(row, "__len__") else row for row, labels in pairs]
-    questions = [
-        _at_hand(row, f"{name}[{place}]", str(place + 1)) for place, row in enumerate(rows)
-    ]
-    if weights is not None:
-        pairs = zip(questions, weights, strict=True)
-        questions = [dataclasses.replace(each, weight=weight) for each, weight in pairs]
-    return QuestionSet("the questions given", questions)
+    found = [_at_hand(row, f"{name}[{place}]") for place, row in enumerate(rows)]
+    questions, candidates, labels = zip(*found, strict=True)
+    columns = questions_of(questions, candidates, labels)
+    return corpus_at_hand(columns, weights, "the questions given", "questions", name)
 
 
-def _at_hand(row: Any, place: str, number: str) -> Question:
-    if isinstance(row, Question):
-        return row
+def questions_of(
+    questions: Sequence[str], candidates: Sequence[Sequence[str]], labels: Sequence[Sequence[int]]
+) -> dict[str, list[Any]]:
+    """Return the columns of questions that have numbers for ids."""
+    numbers = range(1, len(questions) + 1)
+    return {
+        "question": list(questions),
+        "candidates": list(candidates),
+        "labels": list(labels),
+        "id": [str(number) for number in numbers],
+        "candidate_ids": [
+            [f"{number}-{place}" for place in range(len(some))]
+            for number, some in zip(numbers, candidates, strict=True)
+        ],
+    }
+
+
+def _at_hand(row: Any, place: str) -> tuple[str, list[str], list[int]]:
     is_row = hasattr(row, "__len__") and not isinstance(row, (str, bytes, Mapping))
     if not is_row or len(row) != 3:
         raise ValueError(
@@ -230,11 +158,7 @@ def _at_hand(row: Any, place: str, number: str) -> Question:
             raise ValueError(
                 f"A question or candidate should have words. Received: {shown(each)} in {place}"
             )
-    candidates = [
-        Candidate(f"{number}-{index}", answer, int(label))
-        for index, (answer, label) in enumerate(zip(answers, labels, strict=True))
-    ]
-    return Question(number, text, candidates)
+    return text, list(answers), list(map(int, labels))
 
 
 def has_split(data: DataConfig, split: str) -> bool:
@@ -244,7 +168,7 @@ def has_split(data: DataConfig, split: str) -> bool:
     return data.dataset is not None and _known_file(data, split).is_file()
 
 
-def load_questions(data: DataConfig, split: str) -> QuestionSet:
+def load_corpus(data: DataConfig, split: str) -> Corpus:
     """Return the questions of a split.
 
     A file that the configuration names for the split goes before that of a known data set.
@@ -260,10 +184,10 @@ def load_questions(data: DataConfig, split: str) -> QuestionSet:
     check_choice("`split`", split, SPLITS)
     path = getattr(data, split)
     if not path and data.dataset == "facts":
-        return QuestionSet(f"facts ({split})", make_facts(split))
+        return make_facts(split)
     if not path and not data.dataset:
-        raise UserError(f"there is no {split} data: give data.{split}.")
-    return read_questions(path or _known_file(data, split), data.on_empty)
+        raise UserError(f"There is no {split} data: give data.{split}.")
+    return read_corpus(path or _known_file(data, split), data.on_empty)
 
 
 def _known_file(data: DataConfig, split: str) -> Path:
@@ -272,7 +196,7 @@ def _known_file(data: DataConfig, split: str) -> Path:
     return packed if packed.is_file() else plain
 
 
-def read_questions(path: Path | str, on_empty: str = "error") -> QuestionSet:
+def read_corpus(path: Path | str, on_empty: str = "error") -> Corpus:
     """Return the questions of a file, whose first line says which form it has.
 
     - WikiQA's: a header with `QuestionID`, `Question`, `SentenceID`, `Sentence` and `Label` among
@@ -289,96 +213,85 @@ def read_questions(path: Path | str, on_empty: str = "error") -> QuestionSet:
     Raises:
         UserError: naming file and line, where a line has other columns, a label is not 0 or 1, an
             id has two questions or comes twice, or nothing is left.
+
+    Example:
+
+    ```python
+    from pathlib import Path
+
+    from keras_attention.applications.answer_selection import read_corpus
+
+    Path("lines.tsv").write_text("who is it ?\\ta dog\\t1\\nwho is it ?\\tthe sky\\t0\\n")
+    corpus = read_corpus("lines.tsv")
+    print(corpus["candidates"], corpus["labels"])  # [['a dog', 'the sky']] [[1, 0]]
+    ```
     """
-    grouped: dict[str, list[_Row]] = {}
-    empty, emptied = 0, set()
+    columns, rows = _rows(path)
+    names = ("question", "candidates", "labels", "id", "candidate_ids")
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    lines: list[int] = []
+    numbers: dict[str, int] = {}
+    seen: list[dict[str, int]] = []
+    emptied = []
 
-    def check(row):
-        is_empty = not (row.question.strip() and row.candidate.strip())
-        if is_empty and on_empty == "error":
-            texts = f"{shown(row.question)} and {shown(row.candidate)}"
+    def add(row: Row) -> None:
+        text, answer, label = (row.values[columns[name]] for name in PLAIN)
+        key = row.values[columns["id"]] if "id" in columns else text
+        if label.strip() not in ("0", "1"):
+            problem = f"a label is 0 (wrong) or 1 (right). Received: {shown(label)}"
+            raise BadLine(row.place, problem)
+        if not (text.strip() and answer.strip()):
+            if on_empty == "error":
+                texts = f"{shown(text)} and {shown(answer)}"
+                problem = f"an empty question or candidate. Received: {texts}"
+                raise BadLine(row.place, problem, "correct the file, or set data.on_empty to skip")
+            emptied.append(key)
+            return
+        number = numbers.setdefault(key, len(lines))
+        if number == len(lines):
+            new = (text, [], [], (key if "id" in columns else "") or str(number + 1), [])
+            for name, value in zip(names, new, strict=True):
+                found[name].append(value)
+            lines.append(row.place.number)
+            seen.append({})
+        _, candidates, labels, name, ids = (found[each][number] for each in names)
+        if text != found["question"][number]:
             raise BadLine(
-                f"{path}, line {row.line}",
-                f"an empty question or candidate. Received: {texts}",
-                "correct the file, or set data.on_empty to skip",
+                row.place,
+                f"question {name} has another text than in line {lines[number]}; questions of "
+                f"different texts need different ids. Received: {shown(text)} and "
+                f"{shown(found['question'][number])}",
             )
-        return row, is_empty
+        own = row.values[columns["candidate_id"]] if "candidate_id" in columns else ""
+        own = own or f"{name}-{len(ids)}"
+        if own in seen[number]:
+            raise BadLine(
+                row.place,
+                f"candidate {own} of question {name} is already in line {seen[number][own]}; ids "
+                "must differ within a question",
+            )
+        seen[number][own] = row.place.number
+        candidates.append(answer)
+        labels.append(int(label))
+        ids.append(own)
 
-    for row, is_empty in checked(_rows(str(path)), check):
-        name = row.question if row.question_id is None else row.question_id
-        if not is_empty:
-            grouped.setdefault(name, []).append(row)
-            continue
-        empty += 1
-        emptied.add(name)
-    if not grouped:
+    for _ in checked(rows, add):
+        pass
+    if not lines:
         raise UserError(f"{path}: no question with a candidate is left.")
-    questions = [_question(path, number, rows) for number, rows in enumerate(grouped.values(), 1)]
-    return QuestionSet(str(path), questions, empty, len(emptied - set(grouped)))
+    left_out = {EMPTY: len(emptied), ALONE: len(set(emptied) - set(numbers))}
+    report = Report(str(path), len(lines), "questions", left_out)
+    return Corpus(found, report, Places(str(path), lines))
 
 
-class _Row(NamedTuple):
-    """A line of a file: a question and one candidate. Ids are None where the form has none."""
-
-    line: int
-    question_id: str | None
-    question: str
-    candidate_id: str | None
-    candidate: str
-    label: str
-
-
-def _rows(path: str) -> Iterator[_Row]:
-    lines = list(lines_of(path))
-    rows = records(path, lines, quoted=lines[0].startswith(TRECQA))
-    columns, places = 3, (None, 0, None, 1, 2)
-    expected = "question, tab, candidate, tab, label"
-    if lines[0].split("\t")[0] == WIKIQA[0]:
-        _, header = next(rows)
-        missing = [name for name in WIKIQA if name not in header]
-        if missing:
-            raise UserError(
-                f"{path}, line 1: WikiQA's header lacks {', '.join(missing)}. "
-                f"Received: {shown(', '.join(header))}."
-            )
-        columns, places = len(header), [header.index(name) for name in WIKIQA]
-        expected = f"{columns} columns, as the header"
-    elif lines[0].startswith(TRECQA):
-        columns, places, expected = len(next(rows)[1]), (None, 0, None, 2, 1), TRECQA
-
-    def row_of(numbered):
-        number, fields = numbered
-        where = f"{path}, line {number}"
-        if len(fields) != columns:
-            raise BadLine(where, f"expected {expected}. Received: {len(fields)} columns")
-        row = _Row(number, *(None if place is None else fields[place] for place in places))
-        if row.label.strip() not in ("0", "1"):
-            problem = f"a label is 0 (wrong) or 1 (right). Received: {shown(row.label)}"
-            raise BadLine(where, problem)
-        return row
-
-    yield from checked(rows, row_of)
-
-
-def _question(path: Path | str, number: int, rows: list[_Row]) -> Question:
-    name = rows[0].question_id or str(number)
-    candidates, seen = [], {}
-    for place, row in enumerate(rows):
-        if row.question != rows[0].question:
-            raise UserError(
-                f"{path}, line {row.line}: question {name} has another text than in line "
-                f"{rows[0].line}; questions of different texts need different ids. "
-                f"Received: {shown(row.question)} and {shown(rows[0].question)}."
-            )
-        label = row.candidate_id or f"{name}-{place}"
-        if label in seen:
-            raise UserError(
-                f"{path}, line {row.line}: candidate {label} of question {name} is already in "
-                f"line {seen[label]}; ids must differ within a question."
-            )
-        seen[label] = row.line
-        candidates.append(Candidate(label, row.candidate, int(row.label)))
-    return Question(name, rows[0].question, candidates)
+def _rows(path: Path | str) -> tuple[Mapping[str, str], Iterator[Row]]:
+    """Return the columns of a file, by what they hold, and its rows."""
+    first = next(lines_of(path))
+    if first.split("\t")[0] == WIKIQA["id"]:
+        return WIKIQA, rows_of(path, list(WIKIQA.values()), kind=".tsv")
+    if first.startswith(",".join(TRECQA.values())):
+        return TRECQA, rows_of(path, list(TRECQA.values()), kind=".csv")
+    return PLAIN, rows_of(path, kind=".tsv", header=list(PLAIN))
 
 
 # ---- Facts: a data set that the package makes.
@@ -417,7 +330,7 @@ RELATIONS = (
 )
 
 
-def make_facts(split: str) -> list[Question]:
+def make_facts(split: str) -> Corpus:
     """Return the questions of a split of `facts`, the same ones at every call.
 
     Each question asks one relation of a person ("where was Mara Vel born ?"). Its candidates are
@@ -425,19 +338,22 @@ def make_facts(split: str) -> list[Question]:
     are in all of them; only the sentence that holds the asked relation is right.
     """
     draw = random.Random(SEEDS[split])
-    return [_fact(draw, f"F{index}") for index in range(SIZES[split])]
+    columns = questions_of(*zip(*(_fact(draw) for _ in range(SIZES[split])), strict=True))
+    name = f"facts ({split})"
+    places = [f"{name}, question {number}" for number in columns["id"]]
+    return Corpus(columns, Report(name, len(places), "questions"), places)
 
 
-def _fact(draw: random.Random, number: str) -> Question:
+def _fact(draw: random.Random) -> tuple[str, list[str], list[int]]:
     name = f"{draw.choice(FIRST)} {draw.choice(LAST)}"
     asked = draw.randrange(len(RELATIONS))
     relations = list(range(len(RELATIONS)))
     draw.shuffle(relations)
     candidates = []
-    for place, relation in enumerate(relations):
+    for relation in relations:
         form = draw.choice(RELATIONS[relation][1])
         words = {"place": PLACES, "year": range(1700, 1950), "thing": THINGS, "friend": FRIENDS}
         words = {key: draw.choice(some) for key, some in words.items()}
-        sentence = form.format(name=name, **words)
-        candidates.append(Candidate(f"{number}-{place}", sentence, int(relation == asked)))
-    return Question(number, draw.choice(RELATIONS[asked][0]).format(name=name), candidates)
+        candidates.append(form.format(name=name, **words))
+    question = draw.choice(RELATIONS[asked][0]).format(name=name)
+    return question, candidates, [int(relation == asked) for relation in relations]

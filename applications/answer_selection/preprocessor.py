@@ -7,11 +7,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from ..base import preprocessor as common
 from ..base.preprocessor import TextPreprocessor, as_column, as_texts, check_equally_many, is_tensor
 from ..data.vectors import with_words
 from ..errors import check_counts, shown
-from ..text import SPECIAL_TOKENS, UNK_ID, WordTokenizer
+from ..text import SPECIAL_TOKENS, UNK_ID, PackedIds, WordTokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +117,7 @@ class AnswerPreprocessor(TextPreprocessor):
         """Return the words of a text that are read."""
         return self.tokenizer.tokens(text)[: self.max_length]
 
-    def encode(self, texts: Sequence[str]) -> tuple[list[list[int]], Coverage]:
+    def encode(self, texts: Sequence[str]) -> tuple[PackedIds, Coverage]:
         """Return the ids of each text, and how much of it the vocabulary has."""
         rows = self.tokenizer.encode(texts)
         unknown = []
@@ -128,10 +127,12 @@ class AnswerPreprocessor(TextPreprocessor):
                 unknown += [word for word, index in words if index == UNK_ID]
         letters = [word.encode("utf-8", "surrogatepass") for word in unknown]
         hashed = iter(np.asarray(self._bucket(letters)).tolist() if unknown else ())
-        ids = [[next(hashed) if index == UNK_ID else index for index in row] for row in rows]
+        ids = PackedIds(
+            [next(hashed) if index == UNK_ID else index for index in row] for row in rows
+        )
         cut = sum(len(row) > self.max_length for row in rows)
         coverage = Coverage(sum(map(len, rows)), len(unknown), cut)
-        return [row[: self.max_length] for row in ids], coverage
+        return ids.cut(self.max_length), coverage
 
     def unknown(self, text: str) -> tuple[int, ...]:
         """Return the indices of the words of a text that the vocabulary lacks."""
@@ -209,7 +210,7 @@ def _columns(x: Any) -> tuple[list[str], list[list[str]]]:
     return question, rows
 
 
-def padded(rows: Sequence[Sequence[int]], multiple_of: int = 8) -> np.ndarray:
-    """Return ids (B, T), padded with 0 to a multiple of some length, so that few shapes occur."""
-    ids = common.padded(rows)
-    return np.pad(ids, [(0, 0), (0, -ids.shape[1] % multiple_of)])
+def padded(ids: PackedIds) -> np.ndarray:
+    """Return ids (B, T), padded with 0 to a multiple of 8, so that few shapes occur."""
+    length = int(ids.lengths.max(initial=1))
+    return ids.padded(np.arange(len(ids)), length + -length % 8)

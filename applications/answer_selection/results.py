@@ -10,10 +10,11 @@ import numpy as np
 
 from keras_attention.visualization import ShadedTokens, display_tokens
 
+from ..data.corpus import Corpus
 from ..show.explanation import ExplainedAnswer, Tokens, attention_map
 from ..show.results import Shown
 from ..show.unknown import unknown_note, unknown_words
-from .data import QuestionSet
+from .data import EMPTY, by_ids, judgements_of
 from .metrics import ranking_score
 from .preprocessor import Coverage
 
@@ -135,7 +136,7 @@ class Ranking(Shown, Sequence):
 
 
 def evaluation_report(
-    questions: QuestionSet,
+    questions: Corpus,
     scores: Sequence[np.ndarray],
     tokens: Callable[[str], list[str]],
     protocol: str = "filtered",
@@ -148,10 +149,10 @@ def evaluation_report(
     Raises:
         ValueError: where `protocol` leaves no question.
     """
-    judgements = questions.judgements
+    judgements = judgements_of(questions)
 
     def figures(values):
-        ranked, found = questions.scored(values), {}
+        ranked, found = by_ids(questions, _floats(values)), {}
         for each in PROTOCOLS:
             try:
                 found[each] = dataclasses.asdict(ranking_score(ranked, judgements, each))
@@ -169,15 +170,17 @@ def evaluation_report(
         "data": questions.name,
         "questions": len(questions),
         "candidates": sum(map(len, scores)),
-        "empty_left_out": questions.empty,
+        "empty_left_out": questions.report.left_out.get(EMPTY, 0),
         **own,
         "baselines": {name: figures(values) for name, values in baselines.items()},
     }
 
 
-def by_words(
-    questions: QuestionSet, tokens: Callable[[str], list[str]]
-) -> dict[str, list[list[float]]]:
+def _floats(values: Sequence[Sequence[float]]) -> list[list[float]]:
+    return [list(map(float, row)) for row in values]
+
+
+def by_words(questions: Corpus, tokens: Callable[[str], list[str]]) -> dict[str, list[list[float]]]:
     """Return scores of candidates by the words that they share with their question.
 
     Word overlap is how many different words of the question a candidate has. BM25 (Robertson and
@@ -185,7 +188,7 @@ def by_words(
     candidate has it (more count less, by `k1`), and how long the candidate is (by `b`).
     """
     k1, b = 1.2, 0.75
-    bags = [[Counter(tokens(c.text)) for c in q.candidates] for q in questions.questions]
+    bags = [[Counter(tokens(text)) for text in some] for some in questions["candidates"]]
     every = [bag for row in bags for bag in row]
     spread = Counter(word for bag in every for word in bag)
     mean = sum(bag.total() for bag in every) / len(every) or 1.0  # 0 where none has words
@@ -200,7 +203,7 @@ def by_words(
     def overlap(words, bag):
         return float(sum(word in bag for word in words))
 
-    asked = [sorted(set(tokens(question.text))) for question in questions.questions]
+    asked = [sorted(set(tokens(text))) for text in questions["question"]]
     pairs = list(zip(asked, bags, strict=True))
     return {
         name: [[score(words, bag) for bag in row] for words, row in pairs]

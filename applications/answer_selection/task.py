@@ -12,6 +12,8 @@ from keras import ops
 from ..base.backend import of_at_most, service_of
 from ..base.preprocessor import as_texts, check_equally_many
 from ..base.task import TextTask
+from ..data.corpus import Corpus, corpus_at_hand
+from ..data.encoded import Encoded
 from ..data.lengths import OnTooLong, TooLong
 from ..data.vectors import start_vectors
 from ..errors import (
@@ -27,9 +29,9 @@ from ..errors import (
 from ..show.explanation import Explanation, check_drawn, is_page
 from ..show.results import Results
 from ..store.files import check_new_file, output_file
-from .batches import EncodedQuestions, TrainingBatches, encode
+from .batches import TrainingBatches, encode
 from .config import AnswerSelectionConfig, TrainingConfig
-from .data import Candidate, Question, QuestionSet, as_questions, has_split, load_questions
+from .data import as_questions, by_ids, check, has_split, judgements_of, load_corpus, texts_of
 from .metrics import pair_accuracy, ranking_score, trec_run_lines
 from .networks.base import AnswerNetwork
 from .networks.selector import HardestHinge, build_model, make_network
@@ -136,7 +138,7 @@ class AnswerRanker(TextTask):
             **network: more arguments of `AnswerSelector`, such as `encoder="outer"`; or
                 `encoder="compare-aggregate"` and those of `CompareAggregate`.
         """
-        texts = as_questions(questions, name="questions").texts
+        texts = texts_of(as_questions(questions, name="questions"))
         adapted = AnswerPreprocessor.adapt(texts, **(preprocessor or {}))
         known = read_vectors(vectors, embedding_size).vectors if vectors is not None else None
         count, size = adapted.vocabulary_size, embedding_size
@@ -175,31 +177,26 @@ class AnswerRanker(TextTask):
         question = as_texts(question, "question")
         candidates = list(candidates) if hasattr(candidates, "__iter__") else []
         check_equally_many(question=question, candidates=candidates)
-        asked = [self._asked(*pair) for pair in zip(question, candidates, strict=True)]
-        kept = self._without_long(asked, on_too_long)
-        if asked != kept:
-            rankings = iter(self._ranked([each for each in kept if each is not None]))
-            return Results(None if each is None else next(rankings) for each in kept)
-        return self._ranked(asked)
-
-    def _ranked(self, asked: Sequence[Question]) -> list[Ranking]:
-        """Return the rankings of questions whose candidates are numbered."""
-        scores, weights = self.score(QuestionSet("the questions", asked))
+        kept = self._without_long(self._asked(question, candidates), on_too_long)
+        scores, weights = self.score(kept) if len(kept) else ((), ())
         tokens = self.preprocessor.tokens
-        rankings = []
-        for each, values, shades in zip(asked, scores, weights, strict=True):
-            answers, read = [], tokens(each.text)
-            unknown = self.preprocessor.unknown(each.text)
-            pairs = enumerate(zip(each.candidates, values, strict=True))
-            for place, (candidate, value) in pairs:
-                weight = shades[place] if self.backbone.has_weights else None
+        rankings: list[Ranking | None] = [None] * len(question)
+        columns = (kept[name] for name in ("id", "question", "candidates", "candidate_ids"))
+        for row, text, answers, positions, values, shades in zip(
+            *columns, scores, weights, strict=True
+        ):
+            found, read = [], tokens(text)
+            unknown = self.preprocessor.unknown(text)
+            for answer, position, value, shade in zip(
+                answers, positions, values, shades, strict=True
+            ):
+                weight = shade if self.backbone.has_weights else None
                 matrix = weight if np.ndim(weight) == 2 else None
-                text = candidate.text
-                more = (by_word(weight), int(candidate.id), read, matrix)
-                more += (self.preprocessor.unknown(text), unknown)
-                answers.append(Answer(text, float(value), tokens(text), *more))
-            answers.sort(key=lambda answer: -answer.score)  # equal ones in the order given
-            rankings.append(Ranking(each.text, tuple(answers)))
+                more = (by_word(weight), position, read, matrix)
+                more += (self.preprocessor.unknown(answer), unknown)
+                found.append(Answer(answer, float(value), tokens(answer), *more))
+            found.sort(key=lambda answer: -answer.score)  # equal ones in the order given
+            rankings[row] = Ranking(text, tuple(found))
         return Results(rankings)
 
     def score(self, questions: Any) -> tuple[list[np.ndarray], list[list[np.ndarray]]]:
@@ -244,16 +241,14 @@ class AnswerRanker(TextTask):
         if trec_run is not None:
             check_new_file(trec_run)
         questions = as_questions(questions, name="questions")
-        kept = self._without_long(questions.questions, on_too_long)
-        count = sum(1 + len(each.candidates) for each in questions.questions)
-        kept = [each for each in kept if each is not None]
-        left_out = count - sum(1 + len(each.candidates) for each in kept)
-        if not kept:
+        count = len(texts_of(questions))
+        questions = self._without_long(questions, on_too_long)
+        left_out = count - len(texts_of(questions))
+        if not len(questions):
             raise UserError("Every question is too long. Received: on_too_long='skip'")
-        questions = dataclasses.replace(questions, questions=kept)
         encoded = self.encode(questions)
         scores, weights = self._score(encoded)
-        ranked = questions.scored(scores)
+        ranked = by_ids(questions, [each.tolist() for each in scores])
         report = evaluation_report(questions, scores, self.preprocessor.tokens, protocol)
         if trec_run is not None:
             with output_file(trec_run) as file:
@@ -263,9 +258,9 @@ class AnswerRanker(TextTask):
         shades = [by_word(each) for row in weights for each in row]
         return {
             **report,
-            **dataclasses.asdict(encoded.coverage),
+            **{name: getattr(encoded.report, name) for name in ("words", "unknown", "cut")},
             **({"too_long_left_out": left_out} if left_out else {}),
-            "accuracy": pair_accuracy(ranked, questions.judgements) if by_pair else None,
+            "accuracy": pair_accuracy(ranked, judgements_of(questions)) if by_pair else None,
             "attention_by_position": by_position(shades) if self.backbone.has_weights else None,
         }
 
@@ -321,10 +316,10 @@ class AnswerRanker(TextTask):
 
     # ---- The hooks of TextTask.
 
-    def read_columns(self, x, y=None, sample_weight=None) -> QuestionSet:
-        return as_questions(x, y, sample_weight).check()
+    def read_columns(self, x, y=None, sample_weight=None) -> Corpus:
+        return check(as_questions(x, y, sample_weight))
 
-    def encode(self, corpus: QuestionSet) -> EncodedQuestions:
+    def encode(self, corpus: Corpus) -> Encoded:
         return encode(corpus, self.require_preprocessor())
 
     def make_batches(self, encoded, batch_size, *, seed=0, shuffle=True, like=None, fill=False):
@@ -375,9 +370,9 @@ class AnswerRanker(TextTask):
         problems.check()
 
     @classmethod
-    def read(cls, config: AnswerSelectionConfig, split: str) -> QuestionSet:
-        questions = load_questions(config.data, split)
-        return questions if split == "test" else questions.check(judged=split == "dev")
+    def read(cls, config: AnswerSelectionConfig, split: str) -> Corpus:
+        corpus = load_corpus(config.data, split)
+        return corpus if split == "test" else check(corpus, judged=split == "dev")
 
     @classmethod
     def adapt(cls, config, corpus) -> AnswerPreprocessor:
@@ -388,9 +383,10 @@ class AnswerRanker(TextTask):
             extra = list(file.vectors)[: config.vectors.extra_words]
         section = dataclasses.asdict(config.tokenizer)
         section["max_length"] = config.data.max_length
-        preprocessor = AnswerPreprocessor.adapt(corpus.texts, extra_words=extra, **section)
+        texts = texts_of(corpus)
+        preprocessor = AnswerPreprocessor.adapt(texts, extra_words=extra, **section)
         preprocessor.vectors, report = first_vectors(
-            config.vectors, preprocessor, size, config.training.seed, corpus.texts, file
+            config.vectors, preprocessor, size, config.training.seed, texts, file
         )
         say(report)
         return preprocessor
@@ -417,90 +413,101 @@ class AnswerRanker(TextTask):
     def about_figures(self) -> str:
         return "`val_map` and `val_mrr` are `protocol:filtered|ties:trec_eval`."
 
-    def development(self, corpus: QuestionSet, batches: TrainingBatches, config: Any):
+    def development(self, corpus: Corpus, batches: TrainingBatches, config: Any):
         """Return a function that gives the figures of an epoch.
 
         `val_map` and `val_mrr` are of the filtered protocol; `val_loss` is the mean over the same
         questions of the training loss with all wrong candidates.
         """
-        corpus = corpus.check(judged=True)
-        kept = [q for q, each in enumerate(corpus.questions) if each.right and each.wrong]
-        questions = dataclasses.replace(corpus, questions=[corpus.questions[q] for q in kept])
-        encoded, judgements = batches.encoded.part(kept), questions.judgements
+        labels = check(corpus, judged=True)["labels"]
+        kept = [row for row, each in enumerate(labels) if any(each) and not all(each)]
+        questions = corpus.take(kept)
+        encoded = batches.encoded.take(kept, weights=None)
+        judgements = judgements_of(questions)
 
         def figures() -> dict[str, float]:
             scores, _ = self._score(encoded)
-            pairs = zip(scores, encoded.labels, strict=True)
+            pairs = zip(scores, questions["labels"], strict=True)
             losses = [question_loss(*pair, self.objective, self.margin) for pair in pairs]
             loss = float(np.mean(losses))
             if not np.isfinite(loss):  # the training stops at it, and ranks nothing
                 return {"val_loss": loss, "val_map": 0.0, "val_mrr": 0.0}
-            result = ranking_score(questions.scored(scores), judgements)
+            ranked = by_ids(questions, [each.tolist() for each in scores])
+            result = ranking_score(ranked, judgements)
             return {"val_loss": loss, "val_map": result.map, "val_mrr": result.mrr}
 
         return figures
 
     # ---- What the methods above are made of.
 
-    def _asked(self, question: str, candidates: Sequence[str]) -> Question:
-        texts = as_texts(candidates, "candidates")
-        if not texts:
-            raise UserError("there is no candidate to rank.")
-        for place, text in enumerate([question, *texts]):
-            if not self.require_preprocessor().tokens(text):
-                name = f"candidate {place}" if place else "the question"
-                raise UserError(f"{name} has no words. Received: {shown(text)}.")
-        return Question("1", question, [Candidate(str(i), text, 0) for i, text in enumerate(texts)])
+    def _asked(self, questions: Sequence[str], candidates: Sequence[Sequence[str]]) -> Corpus:
+        """Return questions without labels; ids are the positions of questions and candidates."""
+        answers = [list(as_texts(some, "candidates")) for some in candidates]
+        for question, some in zip(questions, answers, strict=True):
+            if not some:
+                raise UserError("There is no candidate to rank.")
+            for place, text in enumerate([question, *some]):
+                if not self.require_preprocessor().tokens(text):
+                    name = f"Candidate {place}" if place else "The question"
+                    raise UserError(f"{name} has no words. Received: {shown(text)}.")
+        positions = [range(len(some)) for some in answers]
+        labels = [[0] * len(some) for some in answers]
+        columns = {"question": questions, "candidates": answers, "labels": labels}
+        columns |= {"id": range(len(questions)), "candidate_ids": positions}
+        return corpus_at_hand(columns, noun="questions")
 
-    def _without_long(
-        self, questions: Sequence[Question], on_too_long: str
-    ) -> list[Question | None]:
-        """Return questions without the candidates that are skipped; None for a question that is.
+    def _without_long(self, questions: Corpus, on_too_long: str) -> Corpus:
+        """Return questions without those, and without the candidates, that are skipped.
 
         A `TooLong` names the row of a question, whose text or candidates are too long.
         """
-        most, kept, found = self.require_preprocessor().max_length, [], {}
+        most, found = self.require_preprocessor().max_length, {}
         check_choice("`on_too_long`", on_too_long, get_args(OnTooLong))
         if on_too_long == "truncate":
-            return list(questions)
+            return questions
 
         def length(text):
             return len(self.preprocessor.tokenizer.tokens(text))
 
-        for row, each in enumerate(questions):
-            short = [answer for answer in each.candidates if length(answer.text) <= most]
-            is_long = length(each.text) > most
-            if is_long or len(short) < len(each.candidates):
-                texts = [each.text, *(answer.text for answer in each.candidates)]
-                found[row] = f"{max(map(length, texts)):,} words in the question or a candidate"
-            kept.append(
-                None if is_long or not short else dataclasses.replace(each, candidates=short)
-            )
+        kept, short = [], []
+        for row, (text, candidates) in enumerate(
+            zip(questions["question"], questions["candidates"], strict=True)
+        ):
+            lengths = [length(text), *map(length, candidates)]
+            some = [place for place, count in enumerate(lengths[1:]) if count <= most]
+            if max(lengths) > most:
+                found[row] = f"{max(lengths):,} words in the question or a candidate"
+            if lengths[0] <= most and some:
+                kept.append(row)
+                short.append(some)
         if found and on_too_long == "error":
             raise TooLong(found, f"{most:,} words (max_length)", "questions")
-        return kept
+        questions = questions.take(kept)
+        columns = dict(questions.columns)
+        for name in ("candidates", "labels", "candidate_ids"):
+            pairs = zip(columns[name], short, strict=True)
+            columns[name] = [[each[place] for place in some] for each, some in pairs]
+        return dataclasses.replace(questions, columns=columns)
 
-    def _score(self, encoded: EncodedQuestions):
+    def _score(self, encoded: Encoded) -> tuple[list[np.ndarray], list[list[np.ndarray]]]:
         score = self._compiled("score", self._score_pairs, 2, 2)
-        pairs = [
-            (question, place, candidate)
-            for question, candidates in enumerate(encoded.candidates)
-            for place, candidate in enumerate(candidates)
-        ]
-        pairs.sort(key=lambda pair: len(pair[2]))
-        scores = [np.zeros(len(candidates), "float32") for candidates in encoded.candidates]
-        weights = [[np.zeros(0)] * len(candidates) for candidates in encoded.candidates]
-        for first in range(0, len(pairs), PAIRS_IN_A_BATCH):
-            part = pairs[first : first + PAIRS_IN_A_BATCH]
-            questions = padded([encoded.questions[question] for question, _, _ in part])
-            found = score(questions, padded([ids for _, _, ids in part]))
+        counts, candidates = encoded.groups["candidates"], encoded["candidates"]
+        asked = np.repeat(np.arange(len(counts)), counts)
+        order = np.argsort(candidates.lengths, kind="stable")
+        scores = np.zeros(len(candidates), "float32")
+        weights = [np.zeros(0)] * len(candidates)
+        for first in range(0, len(order), PAIRS_IN_A_BATCH):
+            part = order[first : first + PAIRS_IN_A_BATCH]
+            questions = encoded["question"].take(asked[part])
+            found = score(padded(questions), padded(candidates.take(part)))
             values, shades = (ops.convert_to_numpy(array) for array in found)
-            for (question, place, ids), value, shade in zip(part, values, shades, strict=True):
-                scores[question][place] = value
+            scores[part] = values
+            for place, shade, length in zip(part, shades, questions.lengths, strict=True):
                 if shade.ndim == 2:  # a row for each word of the question
-                    shade = shade[: len(encoded.questions[question])]
-                weights[question][place] = shade[..., : len(ids)]
-        return scores, weights
+                    shade = shade[:length]
+                weights[place] = shade[..., : candidates.lengths[place]]
+        rows = encoded.entries("candidates")
+        return [scores[row] for row in rows], [[weights[place] for place in row] for row in rows]
 
     def _score_pairs(self, question, candidate):
         inputs = {"question": question, "candidates": candidate[:, None]}

@@ -12,10 +12,11 @@ from ..base.verbs import (
     write_lines,
     write_page,
 )
+from ..data.corpus import Corpus
 from ..data.lengths import TooLong, rows_too_long
 from ..errors import UserError, say
 from ..store.bad_lines import named
-from .data import QuestionSet, has_split, load_questions, read_questions
+from .data import has_split, load_corpus, read_corpus
 from .results import table
 from .task import AnswerRanker
 
@@ -27,8 +28,7 @@ def evaluate(task: AnswerRanker, options: Namespace) -> None:
     try:
         report = task.evaluate_text(questions, trec_run=options.trec_run, on_too_long=on_too_long)
     except TooLong as error:
-        places = [f"{questions.name}, question {each.id}" for each in questions.questions]
-        raise named(error.lines(places.__getitem__)) from None
+        raise named(error.lines(questions.place)) from None
     print(json.dumps(report, indent=2) if options.json else table(report))
 
 
@@ -71,9 +71,9 @@ def visualize(task: AnswerRanker, options: Namespace) -> None:
         say(f"wrote {options.output}")
 
 
-def _questions(options: Namespace) -> QuestionSet:
+def _questions(options: Namespace) -> Corpus:
     """Return the questions to measure on: a file's, or one of the run's own sets."""
     data = options.config.data if options.config else None
     if split := own_split(options, has_split, "--input", options.input):
-        return load_questions(data, split)
-    return read_questions(options.input, data.on_empty if data else "error")
+        return load_corpus(data, split)
+    return read_corpus(options.input, data.on_empty if data else "error")

@@ -1,6 +1,5 @@
 """The base of the preprocessors: tokenizers, and how they are saved and read back."""
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,10 +14,16 @@ from keras_attention.paths import output_path
 
 from ..arguments import KeepsArguments
 from ..data.batches import IteratorOfBatches
-from ..data.lines import Lines, taken
+from ..data.lines import Lines
 from ..data.vectors import read_start
 from ..errors import check_unicode, shown
-from ..text import PAD_ID, SentencePieceTokenizer, Tokenizer, WordTokenizer, tokenizer_from_config
+from ..text import (
+    PackedIds,
+    SentencePieceTokenizer,
+    Tokenizer,
+    WordTokenizer,
+    tokenizer_from_config,
+)
 
 
 class TextPreprocessor(KeepsArguments, keras_hub.models.Preprocessor):
@@ -274,40 +279,4 @@ def pairs_of(
 
 def padded(sequences: Sequence[Sequence[int]]) -> np.ndarray:
     """Return ids `(B, S)`, padded at the end; at least one column."""
-    matrix = np.full((len(sequences), max([1, *map(len, sequences)])), PAD_ID, np.int32)
-    for row, sequence in enumerate(sequences):
-        matrix[row, : len(sequence)] = sequence
-    return matrix
-
-
-def rows_of_parts(count: int, fraction: float, what: str) -> tuple[range, range]:
-    """Return the first rows of `count`, and the last ones, which are `fraction` of all."""
-    if fraction < 0:
-        raise ValueError(f"Expected the fraction of {what} to hold out. Received: {fraction:g}")
-    first = count - max(1, round(fraction * count))
-    if first < 1:
-        raise ValueError(f"Too few {what} to hold {fraction:g} of them out. Received: {count}")
-    return range(first), range(first, count)
-
-
-class Splits:
-    """Base of the corpora: dataclasses of columns, which `split` cuts in two by rows."""
-
-    columns: ClassVar[tuple[str, ...]]
-    """The fields that have an entry for each row, or are None."""
-    noun: ClassVar[str]
-    """The rows in messages, a plural such as `"questions"`."""
-
-    def __len__(self) -> int:
-        return len(getattr(self, self.columns[0]))
-
-    def split(self, fraction: float) -> tuple[Any, Any]:
-        """Return the first rows, and the last ones, which are `fraction` of all."""
-        first, last = rows_of_parts(len(self), fraction, self.noun)
-        return self.part(first), self.part(last)
-
-    def part(self, rows: Sequence[int], **changes: Any) -> Any:
-        """Return the corpus of some of the rows, with changes of other fields."""
-        given = {name: getattr(self, name) for name in self.columns}
-        changes |= {name: taken(each, rows) for name, each in given.items() if each is not None}
-        return dataclasses.replace(self, **changes)
+    return PackedIds(sequences).matrix()

@@ -684,7 +684,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
         return self._compiled_functions.ready(key, function, self.backbone, *ranks)
 
 
-ABOUT_A_SET = ("report", "names", "lines", "data", "coverage", "weights")
+ABOUT_A_SET = ("report", "weights", "rows")
 """Fields of an encoded corpus that no figure depends on."""
 
 

@@ -8,8 +8,7 @@ from .config import (
     TrainingConfig,
     VectorsConfig,
 )
-from .data import load_examples, read_examples
-from .linear import LinearScores
+from .data import load_corpus, read_corpus
 from .networks.backbones import BackboneEncoder, Pretrained, load_pretrained
 from .networks.encoders import (
     CrossEncoder,
@@ -37,7 +36,6 @@ __all__ = [
     "HierarchicalEncoder",
     "InnerEncoder",
     "Labels",
-    "LinearScores",
     "ModelConfig",
     "PairClassifier",
     "Pool",
@@ -52,7 +50,7 @@ __all__ = [
     "WordVectors",
     "build_model",
     "draw_confusion",
-    "load_examples",
+    "load_corpus",
     "load_pretrained",
-    "read_examples",
+    "read_corpus",
 ]

@@ -392,19 +392,6 @@ class ModelConfig(Section):
         applies_to={"architecture": PAIRS},
         null=dict.fromkeys(PAIRS, False),
     )
-    linear: Literal["naive_bayes", "nb_svm"] | None = key(
-        None,
-        "a linear model of words and pairs of neighbours whose scores join the network's once"
-        " it is trained: naive_bayes, better for sentences, or nb_svm, better for long texts;"
-        " null for none",
-        applies_to={"architecture": ("pooling", "mean", "han", *STACKS)},
-    )
-    linear_weight: float = key(
-        1.0,
-        "of these scores; those of the network have 1",
-        above=0,
-        applies_to={"linear": GIVEN},
-    )
 
     def check(self) -> None:
         if self.architecture == "backbone" and not self.backbone:
@@ -532,10 +519,6 @@ class ClassificationConfig(Config):
                 self.training.label_smoothing and data.labels == "number",
                 "training.label_smoothing does not go with data.labels number. "
                 f"Received: {self.training.label_smoothing}.",
-            ),
-            (
-                self.model.linear and data.labels == "number",
-                f"model.linear does not go with data.labels number. Received: {self.model.linear}.",
             ),
             (
                 data.second_column and architecture not in (*PAIRS, "backbone"),

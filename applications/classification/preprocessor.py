@@ -1,6 +1,7 @@
 """From texts and labels to ids and targets, in Python and inside a TensorFlow graph."""
 
 import re
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -12,9 +13,11 @@ import keras
 import numpy as np
 
 from ..arguments import is_finite
-from ..base.preprocessor import TextPreprocessor, as_texts, check_equally_many, is_tensor, padded
+from ..base.preprocessor import TextPreprocessor, as_texts, check_equally_many, is_tensor
+from ..data.lines import in_chunks
 from ..errors import UserError, check_choice, check_range, shown
-from ..text import END_ID, PAD_ID, UNK_ID, Tokenizer, nfc
+from ..text import END_ID, UNK_ID, PackedIds, Tokenizer, nfc
+from ..text.packed import in_sentences, join_sentences
 from ..text.sentences import SENTENCE_END
 from .config import ClassificationConfig, TokenizerConfig
 from .networks import backbones
@@ -23,6 +26,8 @@ from .networks.layers import PACKAGE
 
 KINDS = ("one", "many", "number")
 """Kinds of labels: one of a text, any number of them, or a number."""
+TEXTS_AT_ONCE = 4096
+"""Of so many texts the ids are lists at a time."""
 
 
 @dataclass(frozen=True)
@@ -292,19 +297,34 @@ class ClassificationPreprocessor(TextPreprocessor):
 
             read = [serving.read(self, column)[0] for column in columns]
         else:
-            read = [padded(list(map(self.cut, self.ids(column)))) for column in columns]
-            read = map(in_sentences, read) if self.sentences else read
+            read = [self.as_read(self.read(column)[0].matrix()) for column in columns]
         inputs = dict(zip(SIDES, read, strict=False))
         if y is None:
             return inputs
         return keras.utils.pack_x_y_sample_weight(inputs, self._targets(y), sample_weight)
+
+    def read(self, texts: Sequence[str]) -> tuple[PackedIds, np.ndarray]:
+        """Return the ids of each text, cut, and how many tokens the whole text has."""
+        lengths = array("q")
+
+        def cut() -> Iterator[list[int]]:
+            for some in in_chunks(texts, TEXTS_AT_ONCE):
+                for ids in self.ids(some):
+                    lengths.append(length_of(ids))
+                    yield self.cut(ids)
+
+        return PackedIds(cut()), np.array(lengths, "int64")
+
+    def as_read(self, ids: np.ndarray) -> np.ndarray:
+        """Return padded ids `(B, S)` as the network reads them, in sentences `(B, N, W)`."""
+        return ids if self.sentences is None else in_sentences(ids)
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text, whole; sentences with a mark between them."""
         cut = [self._sentences(text) for text in texts]
         rows = iter(self.tokenizer.encode([line for lines in cut for line in lines]))
         read = [self._chunks([next(rows) for _ in lines]) for lines in cut]
-        return [[token for row in each for token in (END_ID, *row)][1:] for each in read]
+        return [join_sentences(each) for each in read]
 
     def cut(self, ids: list[int]) -> list[int]:
         """Return the first `max_length` tokens of the ids of a text."""
@@ -467,18 +487,3 @@ def _are_columns(x: Any) -> bool:
 def length_of(ids: Sequence[int]) -> int:
     """Return how many tokens there are in the ids of a text."""
     return sum(token != END_ID for token in ids)
-
-
-def in_sentences(ids: np.ndarray) -> np.ndarray:
-    """Cut flat ids `(B, S)` at their marks, into `(B, N, W)` padded with 0."""
-    is_mark = ids == END_ID
-    number = np.cumsum(is_mark, axis=1)
-    is_word = (ids != PAD_ID) & ~is_mark
-    place = np.arange(ids.shape[1])
-    begin = np.maximum.accumulate(np.where(is_mark, place + 1, 0), axis=1)
-    row, column = np.nonzero(is_word)
-    sentence, word = number[row, column], column - begin[row, column]
-    shape = (len(ids), max(1, sentence.max(initial=0) + 1), max(1, word.max(initial=0) + 1))
-    result = np.full(shape, PAD_ID, ids.dtype)
-    result[row, sentence, word] = ids[row, column]
-    return result

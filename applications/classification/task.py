@@ -12,6 +12,8 @@ from keras import ops
 from ..base.preprocessor import check_equally_many, weights_of
 from ..base.presets import kept_entries, preset_folder, read_preprocessor, update_preprocessor
 from ..base.task import TextTask
+from ..data.corpus import Corpus, Report
+from ..data.encoded import Encoded
 from ..data.lengths import rows_too_long
 from ..data.vectors import read_vectors, start_vectors, with_words
 from ..errors import Problems, UserError, check_number, check_single, say, shown
@@ -38,7 +40,7 @@ from .preprocessor import (
     as_columns,
     as_examples,
     as_labels,
-    length_of,
+    kind_of,
     preprocessor_of,
 )
 
@@ -214,16 +216,17 @@ class ClassificationTask(TextTask):
         count = len(columns[0])
         if not count:
             return []
-        ids = [preprocessor.ids(column) for column in columns]
-        lengths = [list(map(length_of, column)) for column in ids]
+        ids, lengths = zip(*map(preprocessor.read, columns), strict=True)
         long = self._rows_too_long(lengths, on_too_long)
         cut = np.isin(range(count), long)
         empty = np.min(lengths, axis=0) == 0
-        ids = tuple(list(map(preprocessor.cut, column)) for column in ids)
-        nothing = np.zeros((count, 1), "float32"), None, np.ones(count, "float32")
         thresholds = self._thresholds(threshold)
-        encoded = data.Encoded(ids, *nothing, preprocessor.sentences is not None)
-        batches = data.make_batches(encoded, min(batch_size, count), shuffle=False)
+        encoded = Encoded(
+            dict(zip(SIDES, ids, strict=False)),
+            Report("the texts given", count),
+            {"target": np.zeros((count, 1), "float32")},
+        )
+        batches = self.make_batches(encoded, min(batch_size, count), shuffle=False)
         predictions: list[Any] = [None] * count
         for row, scores, _, weights in self._answers(batches):
             more = {"truncated": bool(cut[row]), "empty": bool(empty[row])}
@@ -244,8 +247,8 @@ class ClassificationTask(TextTask):
     def refuse_long(self, texts: Any) -> None:
         """Raise a `TooLong` where texts, or pairs of texts, have more tokens than are read."""
         columns = as_columns(texts, self.pairs, "texts")
-        ids = map(self.require_preprocessor().ids, columns)
-        self._rows_too_long([list(map(length_of, column)) for column in ids], "error")
+        _, lengths = zip(*map(self.require_preprocessor().read, columns), strict=True)
+        self._rows_too_long(lengths, "error")
 
     def evaluate_text(
         self,
@@ -274,22 +277,26 @@ class ClassificationTask(TextTask):
         Raises:
             ValueError: where a text has no words, or a label is unknown.
         """
-        examples = self.read_columns(texts, labels)
-        examples = dataclasses.replace(examples, on_too_long=on_too_long)
-        return self.evaluate_examples(examples, batch_size, threshold)
+        corpus = self.read_columns(texts, labels).handled(too_long=on_too_long)
+        return self.evaluate_corpus(corpus, batch_size, threshold)
 
-    def evaluate_examples(
+    def evaluate_corpus(
         self,
-        examples: data.Examples,
+        corpus: Corpus,
         batch_size: int = 64,
         threshold: float | Mapping[str | int, float] | None = None,
     ) -> dict[str, Any]:
         """Return what `evaluate_text` does, of examples of a table."""
         thresholds = self._thresholds(threshold)
-        encoded, labels = self.encode(examples), self.preprocessor.labels
-        batches = data.make_batches(encoded, batch_size, shuffle=False)
-        about = dataclasses.asdict(encoded.report)
-        about = {"data": about.pop("name"), **about, "label_names": list(labels.names)}
+        encoded, labels = self.encode(corpus), self.preprocessor.labels
+        batches = self.make_batches(encoded, batch_size, shuffle=False)
+        about = {
+            "data": encoded.report.name,
+            "examples": encoded.report.count,
+            "left_out": dict(encoded.report.left_out),
+            "truncated": encoded.report.cut,
+            "label_names": list(labels.names),
+        }
         if thresholds is not None:
             about["thresholds"] = dict(zip(labels.names, thresholds.tolist(), strict=True))
         figures = results.measure(*self._scores(batches), labels, thresholds)
@@ -329,7 +336,7 @@ class ClassificationTask(TextTask):
                 f"Received: labels of kind {kind!r}"
             )
         encoded = self.encode(self.read_columns(texts, labels))
-        self._tune(self._scores(data.make_batches(encoded, batch_size, shuffle=False)))
+        self._tune(self._scores(self.make_batches(encoded, batch_size, shuffle=False)))
         return self.thresholds
 
     def draw(self, text: Any, output: Path | str | None = None) -> results.Prediction:
@@ -411,7 +418,7 @@ class ClassificationTask(TextTask):
                 f"Received: pairs={preprocessor.pairs} and {encoder}"
             )
 
-    def read_columns(self, x: Any, y: Any = None, sample_weight: Any = None) -> data.Examples:
+    def read_columns(self, x: Any, y: Any = None, sample_weight: Any = None) -> Corpus:
         if y is None:
             raise ValueError("Give texts and their labels, as `fit(x, y)`. Received: y=None")
         columns = as_columns(x, self.pairs, "x")
@@ -419,14 +426,11 @@ class ClassificationTask(TextTask):
         check_equally_many(x=columns[0], y=labels)
         return data.in_memory(columns, labels, weights_of(sample_weight, x=columns[0]))
 
-    def encode(self, corpus: data.Examples) -> data.Encoded:
-        return data.encode_examples(corpus, self.preprocessor)
+    def encode(self, corpus: Corpus) -> Encoded:
+        return data.encode(corpus, self.preprocessor)
 
-    def before_training(self, encoded: data.Encoded | None) -> None:
-        if self.backbone.prior is not None:
-            data.count(encoded, self.backbone.prior)
-
-    make_batches = staticmethod(data.make_batches)
+    def make_batches(self, encoded: Encoded, batch_size: int, **options: Any) -> BucketedBatches:
+        return data.make_batches(encoded, self.preprocessor, batch_size, **options)
 
     def default_loss(self) -> keras.losses.Loss:
         # The weights of a batch count among each other.
@@ -469,22 +473,23 @@ class ClassificationTask(TextTask):
         problems.check()
 
     @classmethod
-    def read(cls, config: ClassificationConfig, split: str) -> data.Examples:
-        examples = data.load_examples(config.data, split)
+    def read(cls, config: ClassificationConfig, split: str) -> Corpus:
+        corpus = data.load_corpus(config.data, split)
         balanced = split == "train" and config.training.class_weights == "balanced"
-        return dataclasses.replace(examples, balanced=balanced)
+        return dataclasses.replace(corpus, balanced=balanced)
 
     @classmethod
-    def adapt(cls, config: ClassificationConfig, corpus: data.Examples):
+    def adapt(cls, config: ClassificationConfig, corpus: Corpus):
         if data.has_split(config.data, "test"):
             cls.read(config, "test")  # a wrong column is not to be found out after training
-        values = [item.label for item in corpus.items]
-        labels = Labels.of(values, config.data.labels, corpus.report.name)
+        labels = Labels.of(corpus["label"], config.data.labels, corpus.name)
         if config.model.architecture == "backbone":
             pretrained = load_pretrained(config.model.backbone, weights=False)
             pretrained.check_length(config)
             return preprocessor_of(config, pretrained.tokenizer, labels)
-        lines = [text for item in corpus.items for text in item.texts]
+        # A text and its second one after each other: the order of words of equal count stays.
+        columns = [corpus[side] for side in SIDES if side in corpus.columns]
+        lines = (text for texts in zip(*columns, strict=True) for text in texts)
         tokenizer = ClassificationPreprocessor.train_tokenizer(config.tokenizer, lines)
         if config.vectors.file is None:
             return preprocessor_of(config, tokenizer, labels)
@@ -531,11 +536,11 @@ class ClassificationTask(TextTask):
             found["tokenizer.max_sentence_length"] = preprocessor.max_sentence_length
         return found
 
-    def for_corpus(self, corpus: data.Examples) -> "ClassificationTask":
+    def for_corpus(self, corpus: Corpus) -> "ClassificationTask":
         """Return the task for the labels of a corpus, with a new head where one is unknown."""
-        own, values = self.preprocessor.labels, [item.label for item in corpus.items]
-        kind = corpus.data.labels
-        wanted = Labels.of(values, kind, corpus.report.name)
+        own, values = self.preprocessor.labels, corpus["label"]
+        kind = kind_of(values)
+        wanted = Labels.of(values, kind, corpus.name)
         is_known = kind == own.kind and set(map(str, wanted.names)) <= set(map(str, own.names))
         return self if is_known else self._with_labels(wanted)
 
@@ -554,7 +559,7 @@ class ClassificationTask(TextTask):
         training.check_labels(self.preprocessor.labels.kind)
 
     def blind_score(self, corpus) -> str:
-        labels = [item.label for item in corpus.items]
+        labels = corpus["label"]
         kind = self.preprocessor.labels.kind
         if kind == "many" and not any(labels):
             return "no text of it has a label, and F1 counts those that are found"

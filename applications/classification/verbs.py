@@ -19,13 +19,14 @@ from ..base.verbs import (
     write_lines,
     write_page,
 )
+from ..data.corpus import Corpus
+from ..data.readers import SUFFIXES
 from ..errors import UserError, say
 from ..store.bad_lines import BadLine, Line
 from ..store.files import check_picture
 from .config import DataConfig
-from .data import Examples, has_split, load_examples, read_examples, texts_of
+from .data import has_split, load_corpus, read_corpus, texts_of
 from .results import check_confusion, draw_confusion, table
-from .tables import SUFFIXES
 from .task import ClassificationTask
 
 TEXTS_IN_A_CHUNK = 768
@@ -38,7 +39,7 @@ def evaluate(task: ClassificationTask, options: Namespace) -> None:
     if options.picture:  # first, as what is wrong should be refused before the work
         check_picture(options.picture)
         check_confusion(task.preprocessor.labels.kind == "one")
-    report = task.evaluate_examples(_examples(task, options), threshold=options.threshold)
+    report = task.evaluate_corpus(_corpus(task, options), threshold=options.threshold)
     if options.picture:
         draw_confusion(report, options.picture)
         say(f"wrote {options.picture}")
@@ -113,15 +114,15 @@ def _data(task: ClassificationTask, options: Namespace) -> DataConfig:
     return DataConfig(second_column=second, labels=task.preprocessor.labels.kind)
 
 
-def _examples(task: ClassificationTask, options: Namespace) -> Examples:
+def _corpus(task: ClassificationTask, options: Namespace) -> Corpus:
     data = _data(task, options)
     if options.skip:
         data = dataclasses.replace(data, **SKIPPING)
     if split := own_split(options, has_split, "--input", options.input):
-        examples = load_examples(data, split)
+        corpus = load_corpus(data, split)
     else:
-        examples = read_examples(data, options.input)
-    return dataclasses.replace(examples, on_too_long=options.on_too_long)
+        corpus = read_corpus(options.input, data)
+    return corpus.handled(too_long=options.on_too_long)
 
 
 def _texts(task: ClassificationTask, options: Namespace) -> Iterator[list[Placed]]:

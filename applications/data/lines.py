@@ -19,9 +19,26 @@ class Lines(Sequence):
         for text in texts:
             content += text.encode("utf-8", "surrogatepass")
             ends.append(len(content))
+        self._set(content, ends)
+
+    def _set(self, content: bytearray, ends: array) -> None:
         self._content = content
         places = np.frombuffer(ends, np.int64)
-        self._starts, self._ends = places[:-1], places[1:]
+        self._starts = places[:-1]
+        self._ends = places[1:]
+
+    @classmethod
+    def columns(cls, rows: Iterable[Sequence[str]], count: int) -> list["Lines"]:
+        """Return the columns of rows that have `count` texts each, and are gone through once."""
+        parts = [(bytearray(), array("q", [0])) for _ in range(count)]
+        for row in rows:
+            for (content, ends), text in zip(parts, row, strict=True):
+                content += text.encode("utf-8", "surrogatepass")
+                ends.append(len(content))
+        found = [cls.__new__(cls) for _ in parts]
+        for column, part in zip(found, parts, strict=True):
+            column._set(*part)
+        return found
 
     def take(self, rows: Sequence[int] | np.ndarray) -> "Lines":
         """Return the texts of some rows; they are not copied."""

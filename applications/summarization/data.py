@@ -1,63 +1,40 @@
-"""Documents with summaries, at hand, in files or made by the package; their ids and batches."""
+"""Documents with summaries, at hand, in files or made by the package; their ids and batches.
 
-import dataclasses
+A corpus has the columns `source`, the sentences of each document, and `target`, its summaries.
+"""
+
+import collections
 import json
-import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from keras_attention.paths import input_path
 
-from ..base.preprocessor import Splits, pairs_of
-from ..errors import UserError, check_choice, counted
-from ..store.bad_lines import BadLine, checked
-from ..store.files import json_object, lines_of
-from ..text import END_ID, START_ID, BucketedBatches
+from ..base.preprocessor import pairs_of
+from ..data.corpus import Corpus, Report, compact, corpus_at_hand
+from ..data.encoded import Encoded
+from ..data.readers import Row, rows_of
+from ..errors import UserError, check_choice
+from ..store.bad_lines import BadLine, Line, checked
+from ..text import END_ID, BucketedBatches, PackedIds
+from ..text.packed import in_sentences, join_sentences, read_and_written
 from .config import SPLITS, DataConfig
-from .preprocessor import (
-    SummarizationPreprocessor,
-    as_documents,
-    as_summaries,
-    padded_documents,
-    split_sentences,
-)
-
-
-@dataclasses.dataclass(frozen=True)
-class Document:
-    """A document, its summaries, its line in the file, and how much training counts it."""
-
-    sentences: list[str]
-    summaries: list[str]
-    line: int = 1
-    weight: float = 1.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Corpus(Splits):
-    """Documents of one place, whose name messages use."""
-
-    name: str
-    documents: list[Document]
-    empty: int = 0
-    """How many were left out because they, or their summaries, have no words."""
-    on_too_long: str = "truncate"
-    """How documents that are too long are handled: truncate, skip or error."""
-    columns, noun = ("documents",), "documents"
-
+from .preprocessor import SummarizationPreprocessor, as_documents, as_summaries, split_sentences
+from .reports import make_reports
 
 PAIRS = ("documents and summaries", "them", "A document or summary", "document with a summary")
 
 
 def in_memory(x: Any, y: Any = None, sample_weight: Any = None) -> Corpus:
     """Return the corpus of the arguments of `fit`; refuse texts without words."""
-    *columns, weights = pairs_of(x, y, sample_weight, (as_documents, as_summaries), PAIRS)
-    count = len(columns[0])
-    rows = map(Document, *columns, range(1, count + 1), weights or [1.0] * count)
-    return Corpus("the documents given", list(rows))
+    readers = (as_documents, as_summaries)
+    source, target, weights = pairs_of(x, y, sample_weight, readers, PAIRS)
+    columns = {"source": source, "target": target}
+    corpus = corpus_at_hand(columns, weights, "the documents given", "documents", "x")
+    return corpus.handled(too_long="truncate")
 
 
 def has_split(data: DataConfig, split: str) -> bool:
@@ -81,15 +58,19 @@ def load_corpus(data: DataConfig, split: str) -> Corpus:
     check_choice("`split`", split, SPLITS)
     path = getattr(data, split)
     if not path and data.dataset == "reports":
-        examples = enumerate(make_reports(split), 1)
-        documents = [Document(each.sentences, [each.summary], line) for line, each in examples]
-        corpus = Corpus(f"reports ({split})", documents)
+        corpus = _corpus(
+            [
+                (f"reports ({split}), report {number}", each.sentences, [each.summary])
+                for number, each in enumerate(make_reports(split), 1)
+            ],
+            f"reports ({split})",
+        )
     elif path or data.dataset == "scitldr":
         corpus = read_corpus(path or input_path(data.folder) / f"{split}.jsonl.gz", data.on_empty)
     else:
         raise UserError(f"There is no {split} data: give data.{split}.")
     cuts = split != "train" and data.on_too_long == "skip"
-    return dataclasses.replace(corpus, on_too_long="truncate" if cuts else data.on_too_long)
+    return corpus.handled(too_long="truncate" if cuts else data.on_too_long)
 
 
 def read_corpus(path: Path | str, on_empty: str = "error") -> Corpus:
@@ -104,186 +85,130 @@ def read_corpus(path: Path | str, on_empty: str = "error") -> Corpus:
     """
 
     def check(document):
-        if document.sentences and document.summaries:
+        place, source, target = document
+        if source and target:
             return document
         if on_empty == "error":
-            what = "source" if not document.sentences else "target"
+            what = "source" if not source else "target"
             advice = "correct the file, or set data.on_empty to skip"
-            raise BadLine(f"{path}, line {document.line}", f"the {what} has no words", advice)
+            raise BadLine(place, f"the {what} has no words", advice)
         return None
 
     found = list(checked(documents_of(path), check))
     kept = [each for each in found if each is not None]
     if not kept:
         raise UserError(f"{path}: no document has any words.")
-    return Corpus(str(path), kept, len(found) - len(kept))
+    return _corpus(kept, str(path), len(found) - len(kept))
+
+
+Document = tuple[Line | str, list[str], list[str]]
+"""The place of a document, its sentences and its summaries."""
+
+
+def _corpus(documents: Iterable[Document], name: str, empty: int = 0) -> Corpus:
+    places, source, target = map(list, zip(*documents, strict=True))
+    report = Report(name, len(places), "documents", {"empty": empty})
+    handling = {"too long": "truncate"}
+    columns = {"source": source, "target": target}
+    return Corpus(columns, report, compact(places), handling=handling, keys="data.")
 
 
 def documents_of(path: Path | str, with_summaries: bool = True) -> Iterator[Document]:
     """Yield the documents of a file of JSON lines, one at a time."""
 
-    def document(numbered):
-        number, line = numbered
-        return _document(line, f"{path}, line {number}", number, with_summaries)
-
-    yield from checked(enumerate(lines_of(path), 1), document)
-
-
-def _document(line: str, where: str, number: int, with_summaries: bool) -> Document:
-    row = json_object(line, where)
-    columns = {"source": [], "target": []}
-    for name in ("source", "target") if with_summaries else ("source",):
-        value = row.get(name)
-        texts = [value] if isinstance(value, str) else value
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            received = "nothing" if name not in row else json.dumps(value)[:40]
+    def texts(row: Row, name: str) -> list[str]:
+        value = row.values.get(name)
+        found = [value] if isinstance(value, str) else value
+        if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+            received = "nothing" if name not in row.values else json.dumps(value)[:40]
             problem = f"`{name}` must be a text or a list of texts. Received: {received}"
-            raise BadLine(where, problem)
+            raise BadLine(row.place, problem)
         if name == "source" and isinstance(value, str):
-            texts = split_sentences(value)
-        columns[name] = [text for text in texts if text.strip()]
-    return Document(*columns.values(), number)
+            found = split_sentences(value)
+        return [text for text in found if text.strip()]
+
+    def document(row: Row) -> Document:
+        return row.place, texts(row, "source"), texts(row, "target") if with_summaries else []
+
+    yield from checked(rows_of(path, kind=".jsonl"), document)
 
 
-@dataclasses.dataclass(frozen=True)
-class EncodedCorpus:
-    """A corpus as ids, an example for each summary of each document."""
-
-    documents: list[list[list[int]]]
-    """By sentence, as the network reads them."""
-    inputs: list[list[int]]
-    """Ids that the decoder reads, the start first."""
-    labels: list[list[int]]
-    """Ids that it has to write, the end last."""
-    report: str
-    weights: list[float] | None = None
-
-
-def encode_corpus(corpus: Corpus, preprocessor: SummarizationPreprocessor) -> EncodedCorpus:
+def encode(corpus: Corpus, preprocessor: SummarizationPreprocessor) -> Encoded:
     """Return the ids of a corpus, one example for each summary of each document.
+
+    They are `source`, with a mark between sentences; `target`, as the decoder reads them; and
+    `labels`, as it has to write them; both without start and end.
 
     Raises:
         UserError: where one is too long and the corpus makes that an error, or none is left.
     """
-    limit = preprocessor.max_summary_words
+    limit, on_too_long = preprocessor.max_summary_words, corpus.handling["too long"]
     names = ("max_sentences", "max_words", "max_summary_words")
-    limits = ", ".join(f"data.{name} {getattr(preprocessor, name)}" for name in names)
-    documents, inputs, labels, weights = [], [], [], []
-    cut = skipped = 0
+    limits = ", ".join(f"{corpus.keys}{name} {getattr(preprocessor, name)}" for name in names)
+    ids: dict[str, list[list[int]]] = {"source": [], "target": [], "labels": []}
+    rows, left_out, cut = [], collections.Counter(), 0
 
-    def encode(document):
-        encoded = preprocessor.document(document.sentences)
-        found = [(text, *preprocessor.summary(text, encoded)) for text in document.summaries]
-        longest = max((len(written) for *_, written in found), default=0)
-        if corpus.on_too_long == "error" and (encoded.is_cut or longest > limit):
+    def read(row: int) -> tuple[int, Any, list[tuple[list[int], list[int]]]]:
+        document = preprocessor.document(corpus["source"][row])
+        found = [preprocessor.summary(text, document) for text in corpus["target"][row]]
+        longest = max((len(written) for _, written in found), default=0)
+        if on_too_long == "error" and (document.is_cut or longest > limit):
             raise BadLine(
-                f"{corpus.name}, line {document.line}",
+                corpus.place(row),
                 f"the document or its summary ({longest} words) is longer than is read ({limits})",
                 "raise them, or set data.on_too_long to truncate or skip",
             )
-        return document, encoded, found
+        return row, document, found
 
-    for document, encoded, found in checked(corpus.documents, encode):
-        for _, read, written in found:
-            is_long = encoded.is_cut or len(written) > limit
-            # Some have nothing but marks that the tokenizer drops.
-            if not encoded.ids or not written or (is_long and corpus.on_too_long == "skip"):
-                skipped += 1
+    for row, document, found in checked(range(len(corpus)), read):
+        for target, labels in found:
+            is_long = document.is_cut or len(labels) > limit
+            if not document.ids or not labels:  # there are marks only, which the tokenizer drops
+                left_out["empty"] += 1
+                continue
+            if is_long and on_too_long == "skip":
+                left_out["too long"] += 1
                 continue
             cut += is_long
-            documents.append(preprocessor.as_read(encoded.ids))
-            inputs.append([START_ID, *read[:limit]])
-            labels.append([*written[:limit], END_ID])
-            weights.append(document.weight)
-    if not inputs:
+            rows.append(row)
+            ids["source"].append(join_sentences(preprocessor.as_read(document.ids)))
+            ids["target"].append(target[:limit])
+            ids["labels"].append(labels[:limit])
+    if not rows:
         raise UserError(f"{corpus.name}: no document is left ({limits}).")
-    others = {"of them cut short": cut, "left out": skipped, "empty lines left out": corpus.empty}
-    name = f"{corpus.name}: {len(inputs):,} summaries of {len(corpus):,} documents"
-    weights = None if set(weights) == {1.0} else weights
-    return EncodedCorpus(documents, inputs, labels, counted(name, others), weights)
+    report = corpus.report.without(
+        left_out,
+        count=len(rows),
+        noun="summaries",
+        cut=cut,
+        notes=(f"They are of {len(set(rows)):,} documents.",),
+    )
+    weights = None if corpus.weights is None else np.array(corpus.weights, "float32")[rows]
+    packed = {name: PackedIds(column) for name, column in ids.items()}
+    return Encoded(packed, report, weights=weights, rows=np.array(rows))
 
 
-def make_batches(corpus: EncodedCorpus, batch_size: int, **options: Any) -> BucketedBatches:
+def make_batches(encoded: Encoded, batch_size: int, **options: Any) -> BucketedBatches:
     """Return batches `({"source", "target"}, labels)` of a few fixed shapes, with weights if any.
 
     `source` `(B, N, W)` are the document's ids, by sentence; `target` and `labels` are `(B, T)`.
     More `options` are those of `BucketedBatches`.
     """
-    documents = [[], *corpus.documents]  # the first is that of a row of padding
-    counts = [[1] * len(document) for document in corpus.documents]
-    widths = [[1] * max(map(len, document)) for document in corpus.documents]
-    values = [np.arange(1, len(documents))]
-    values += [] if corpus.weights is None else [np.array(corpus.weights, "float32")]
+    documents = encoded["source"]
+    marked = [np.flatnonzero(np.array([*ids, END_ID]) == END_ID) for ids in documents]
+    counts = [[1] * len(marks) for marks in marked]
+    widths = [[1] * int(np.diff(marks, prepend=-1).max() - 1) for marks in marked]
+    values = [np.arange(1, len(documents) + 1)]  # 0 is a row of padding
+    values += [] if encoded.weights is None else [encoded.weights]
 
-    def assemble(counts, widths, inputs, labels, rows, *weights):
+    def assemble(counts, widths, target, labels, numbers, *weights):
+        found = in_sentences(
+            documents.padded(numbers - 1, int(documents.lengths[numbers - 1].max()))
+        )
         source = np.zeros((*counts.shape, widths.shape[1]), np.int32)
-        found = padded_documents([documents[row] for row in rows])
         source[:, : found.shape[1], : found.shape[2]] = found
-        return {"source": source, "target": inputs}, labels, *weights
+        return {"source": source, "target": target}, labels, *weights
 
-    columns = (counts, widths, corpus.inputs, corpus.labels)
+    columns = (counts, widths, *read_and_written(encoded["target"], encoded["labels"]))
     options = {"number_of_buckets": 6, "values": values, "assemble": assemble, **options}
     return BucketedBatches(columns, batch_size, **options)
-
-
-# ---- Reports: a data set that the package makes.
-
-SIZES = {"train": 4_000, "dev": 200, "test": 200}
-"""How many documents each split has."""
-
-SYLLABLES = ("ba", "do", "fi", "ga", "he", "ki", "lo", "mu", "na", "pe", "ri", "so", "tu", "ve")
-THINGS = ("apples", "boats", "chairs", "drums", "lamps", "maps", "ropes", "tents")
-PLACES = ("harbour", "market", "mill", "school", "station", "tower")
-NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
-QUIET = (
-    "{name} of the {place} has {number} {thing} .",
-    "{name} saw {number} {thing} near the {place} .",
-    "the {place} sold {name} {number} {thing} .",
-)
-URGENT = (
-    "urgent : {name} of the {place} needs {number} {thing} .",
-    "urgent : at the {place} , {name} asks for {number} {thing} .",
-)
-
-
-class Report(NamedTuple):
-    """A document, its summary, and the place of the sentence that each statement of it is from."""
-
-    sentences: list[str]
-    summary: str
-    urgent: list[int]
-
-
-def make_reports(split: str, ordered: bool = True) -> list[Report]:
-    """Return the reports of a split, always the same.
-
-    A report is a list of notes on people with invented names. Some of them are urgent, and the
-    summary says, in their order, who needs how much of what: so the right sentences have to be
-    chosen, names that no vocabulary holds have to be copied, and nothing may be said twice. Not
-    `ordered`, there are more statements, in any order: which of them were made has to be
-    remembered, place alone does not tell.
-    """
-    draw = random.Random(f"{split} 0")
-    return [_report(draw, ordered) for _ in range(SIZES[split])]
-
-
-def _report(draw: random.Random, ordered: bool) -> Report:
-    count = draw.randint(3, 7) if ordered else draw.randint(5, 8)
-    number = draw.randint(1, 3) if ordered else draw.randint(3, 5)
-    urgent = sorted(draw.sample(range(count), number))
-    sentences, facts = [], []
-    for place in range(count):
-        words = {
-            "name": "".join(draw.choices(SYLLABLES, k=3)),
-            "place": draw.choice(PLACES),
-            "number": draw.choice(NUMBERS),
-            "thing": draw.choice(THINGS),
-        }
-        forms = URGENT if place in urgent else QUIET
-        sentences.append(draw.choice(forms).format(**words))
-        if place in urgent:
-            facts.append("{name} needs {number} {thing} .".format(**words))
-    if not ordered:
-        order = draw.sample(range(number), number)
-        urgent, facts = [urgent[i] for i in order], [facts[i] for i in order]
-    return Report(sentences, " ".join(facts), urgent)

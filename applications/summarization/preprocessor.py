@@ -8,11 +8,12 @@ from typing import Any, get_args
 import keras
 import numpy as np
 
-from ..base.preprocessor import TextPreprocessor, as_column, check_equally_many, is_tensor, padded
+from ..base.preprocessor import TextPreprocessor, as_column, check_equally_many, is_tensor
 from ..data.lengths import OnTooLong, TooLong
 from ..errors import check_choice, check_counts, check_unicode, shown
-from ..text import END_ID, PAD_ID, START_ID, UNK_ID, WordTokenizer, nfc
+from ..text import END_ID, PAD_ID, START_ID, UNK_ID, PackedIds, WordTokenizer, nfc
 from ..text import split_sentences as sentences_of
+from ..text.packed import in_sentences, join_sentences, read_and_written
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,6 +176,11 @@ class SummarizationPreprocessor(TextPreprocessor):
         """Return the sentences that the network reads: all words as one, or each by itself."""
         return ids if self.by_sentence else [[index for sentence in ids for index in sentence]]
 
+    def source(self, documents: Sequence[EncodedDocument]) -> np.ndarray:
+        """Return the ids of documents as the network reads them, `(B, N, W)`."""
+        flat = PackedIds(join_sentences(self.as_read(each.ids)) for each in documents)
+        return in_sentences(flat.matrix())
+
     def _ids(self, words: Sequence[str], unknown: Sequence[str]) -> list[int]:
         numbers = {word: place for place, word in enumerate(unknown, self.vocabulary_size)}
         return [self._known.get(word, numbers.get(word, UNK_ID)) for word in words]
@@ -196,7 +202,7 @@ class SummarizationPreprocessor(TextPreprocessor):
         """Return `source`, `target` and `labels` of texts or lists, as NumPy arrays."""
         documents = [documents] if isinstance(documents, str) else documents
         encoded = [self.document(each) for each in as_documents(documents, "x")]
-        source = padded_documents([self.as_read(each.ids) for each in encoded])
+        source = self.source(encoded)
         if summaries is None:
             return source, None, None
         texts = as_summaries([summaries] if isinstance(summaries, str) else summaries, "y")
@@ -206,8 +212,9 @@ class SummarizationPreprocessor(TextPreprocessor):
             self.summary(text[0] if text else "", document)
             for text, document in zip(texts, encoded, strict=True)
         ]
-        target = padded([[START_ID, *inputs[:limit]] for inputs, _ in pairs])
-        return source, target, padded([[*labels[:limit], END_ID] for _, labels in pairs])
+        read, written = (PackedIds(side).cut(limit) for side in zip(*pairs, strict=True))
+        target, labels = read_and_written(read, written)
+        return source, target.matrix(), labels.matrix()
 
     def ids_in_graph(self, documents, summaries=None):
         """Return `source`, `target`, `labels` and the documents' unknown words, as tensors.
@@ -312,11 +319,3 @@ def split_sentences(text: str) -> list[str]:
         for sentence in sentences_of(line)
         if sentence.strip()
     ]
-
-
-def padded_documents(documents: Sequence[list[list[int]]]) -> np.ndarray:
-    """Return ids `(B, N, W)`, padded; at least one sentence and one word."""
-    count = max([1, *map(len, documents)])
-    rows = [row for document in documents for row in (*document, *[[]] * (count - len(document)))]
-    ids = padded(rows)
-    return ids.reshape(len(documents), count, ids.shape[1])

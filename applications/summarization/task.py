@@ -16,6 +16,8 @@ from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from ..base.backend import of_at_most, seeds_in_graph, service_of
 from ..base.preprocessor import check_equally_many
 from ..base.search_task import SearchTask, seeds_of
+from ..data.corpus import Corpus
+from ..data.encoded import Encoded
 from ..data.lengths import without_rows
 from ..errors import Problems, UserError, check_counts
 from ..schema.keys import with_keys
@@ -23,9 +25,8 @@ from ..show.explanation import ExplainedAnswer, Explanation
 from ..show.results import Results, ranked_number
 from ..store.files import check_picture
 from ..text import END_ID, PAD_ID, UNK_ID, BucketedBatches
+from . import data
 from .config import SummarizationConfig
-from .data import Corpus, EncodedCorpus, encode_corpus, has_split, in_memory, load_corpus
-from .data import make_batches as batches_of
 from .metrics import oracle_sentences
 from .networks.encoders import HierarchicalEncoder, TransformerReader
 from .networks.model import LabelLikelihood, SummarizationModel, build_model
@@ -35,7 +36,6 @@ from .preprocessor import (
     SummarizationPreprocessor,
     as_documents,
     as_summaries,
-    padded_documents,
 )
 from .results import Summary, evaluation_report
 
@@ -204,7 +204,7 @@ class Summarizer(SearchTask):
         ]
 
         def summarize(rows: list[int]) -> np.ndarray:
-            source = padded_documents([preprocessor.as_read(encoded[row].ids) for row in rows])
+            source = preprocessor.source([encoded[row] for row in rows])
             inputs = self._inputs(
                 source,
                 None if seeds is None else seeds[rows],
@@ -333,12 +333,11 @@ class Summarizer(SearchTask):
 
     # ---- The hooks of `TextTask`.
 
-    read_columns = staticmethod(in_memory)
+    read_columns = staticmethod(data.in_memory)
+    make_batches = staticmethod(data.make_batches)
 
-    def encode(self, corpus: Corpus) -> EncodedCorpus:
-        return encode_corpus(corpus, self.require_preprocessor())
-
-    make_batches = staticmethod(batches_of)
+    def encode(self, corpus: Corpus) -> Encoded:
+        return data.encode(corpus, self.require_preprocessor())
 
     def default_loss(self) -> keras.losses.Loss:
         return MaskedSparseCategoricalCrossentropy()
@@ -398,22 +397,20 @@ class Summarizer(SearchTask):
     def check_data(cls, config: SummarizationConfig) -> None:
         problems = Problems()
         for split, what in (("train", "training data"), ("dev", "development set")):
-            if not has_split(config.data, split):
+            if not data.has_split(config.data, split):
                 way = f"--data.{split} F, or --data.dataset reports."
                 problems.found.append(UserError(f"name the {what}: {way}"))
         problems.check()
 
     @classmethod
     def read(cls, config: SummarizationConfig, split: str) -> Corpus:
-        return load_corpus(config.data, split)
+        return data.load_corpus(config.data, split)
 
     @classmethod
     def adapt(cls, config: SummarizationConfig, corpus: Corpus) -> SummarizationPreprocessor:
-        documents = [each.sentences for each in corpus.documents]
-        summaries = [each.summaries for each in corpus.documents]
         options = {**dataclasses.asdict(config.tokenizer), **_preprocessing_of(config)}
         try:
-            return SummarizationPreprocessor.adapt(documents, summaries, **options)
+            return SummarizationPreprocessor.adapt(corpus["source"], corpus["target"], **options)
         except ValueError as error:
             raise UserError(f"{corpus.name}: {error}") from None
 

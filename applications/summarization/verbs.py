@@ -1,6 +1,5 @@
 """The verbs of the command for summarisation; each gets the task and the parsed options."""
 
-import functools
 import json
 from argparse import Namespace
 from collections.abc import Iterator
@@ -20,11 +19,12 @@ from ..base.verbs import (
     write_lines,
     write_page,
 )
+from ..data.corpus import Corpus
 from ..data.lengths import TooLong
 from ..errors import UserError
-from ..store.bad_lines import Line, named
+from ..store.bad_lines import named
 from .config import DataConfig
-from .data import Corpus, documents_of, has_split, load_corpus, read_corpus
+from .data import documents_of, has_split, load_corpus, read_corpus
 from .preprocessor import as_documents
 from .results import table
 from .task import Summarizer
@@ -35,15 +35,12 @@ BATCHES_IN_A_CHUNK = 16
 def evaluate(task: Summarizer, options: Namespace) -> None:
     """Measure summaries of a test set, or of a file."""
     corpus = evaluation_corpus(options)
-    documents = [each.sentences for each in corpus.documents]
-    summaries = [each.summaries for each in corpus.documents]
     search = search_of(options, task.search)
     given = {"lead": options.lead, "on_too_long": options.on_too_long or "truncate"}
     try:
-        report = task.evaluate_text(documents, summaries, search, **given)
+        report = task.evaluate_text(corpus["source"], corpus["target"], search, **given)
     except TooLong as error:
-        places = [f"{corpus.name}, line {each.line}" for each in corpus.documents]
-        raise named(error.lines(places.__getitem__)) from None
+        raise named(error.lines(corpus.place)) from None
     report = {"data": corpus.name, **report}
     print(json.dumps(report, indent=2) if options.json else table(report))
 
@@ -111,10 +108,9 @@ def _chunks(options: Namespace, size: int) -> Iterator[list[Placed]]:
         return placed_chunks_of_lines(options.input, size)
     if not options.input:
         raise UserError("--json reads a file of JSON lines: name it with --input.")
-    documents = functools.partial(documents_of, options.input, with_summaries=False)
 
     def placed():
-        for each in documents():
-            yield Line(options.input, each.line), each.sentences
+        for place, sentences, _ in documents_of(options.input, with_summaries=False):
+            yield place, sentences
 
     return chunks_of_file(placed, size)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .tokenizer import PAD_ID
+from .tokenizer import END_ID, PAD_ID, START_ID
 
 Ends = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -80,6 +80,10 @@ class PackedIds(Sequence[Any]):
             ids[(columns == inner) & (inner >= 0)] = token
         return ids
 
+    def matrix(self) -> np.ndarray:
+        """Return all sequences as an int32 array; at least one column."""
+        return self.padded(np.arange(len(self)), int(self.lengths.max(initial=1)))
+
     def __len__(self) -> int:
         return len(self._inner)
 
@@ -93,3 +97,39 @@ class PackedIds(Sequence[Any]):
         if not isinstance(other, (list, PackedIds)) or len(self) != len(other):
             return False
         return all(own == each for own, each in zip(self, other, strict=True))
+
+
+def read_and_written(
+    read: PackedIds, written: PackedIds | None = None
+) -> tuple[PackedIds, PackedIds]:
+    """Return what a decoder reads, the start first, and what it has to write, the end last.
+
+    Args:
+        read: the ids of its outputs.
+        written: the ids to write, where they are others.
+    """
+    written = read if written is None else written
+    return read.between(before=START_ID), written.between(after=END_ID)
+
+
+def join_sentences(sentences: Iterable[Sequence[int]]) -> list[int]:
+    """Return the ids of sentences as one list, with `END_ID` between them as a mark.
+
+    No tokenizer gives that id.
+    """
+    return [token for sentence in sentences for token in (END_ID, *sentence)][1:]
+
+
+def in_sentences(ids: np.ndarray) -> np.ndarray:
+    """Cut flat ids `(B, S)` at their marks, into `(B, N, W)` padded with 0."""
+    is_mark = ids == END_ID
+    number = np.cumsum(is_mark, axis=1)
+    is_word = (ids != PAD_ID) & ~is_mark
+    place = np.arange(ids.shape[1])
+    begin = np.maximum.accumulate(np.where(is_mark, place + 1, 0), axis=1)
+    row, column = np.nonzero(is_word)
+    sentence, word = number[row, column], column - begin[row, column]
+    shape = (len(ids), max(1, sentence.max(initial=0) + 1), max(1, word.max(initial=0) + 1))
+    result = np.full(shape, PAD_ID, ids.dtype)
+    result[row, sentence, word] = ids[row, column]
+    return result

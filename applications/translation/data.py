@@ -1,75 +1,29 @@
-"""From the `data` section of a configuration to sentence pairs, ids and batches."""
+"""From the `data` section, or sentences at hand, to a corpus of `source` and `target`, and ids."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from keras_attention.paths import input_path
 
-from ..base.preprocessor import Splits, as_texts, pairs_of, rows_of_parts
+from ..base.preprocessor import as_texts, pairs_of
+from ..data.corpus import Corpus, Places, Report, corpus_at_hand, rows_of_parts
+from ..data.encoded import Encoded, encoded_of
 from ..data.lines import Lines, in_chunks, taken
-from ..errors import Problems, UserError, check_choice, counted
+from ..data.readers import rows_of
+from ..errors import Problems, UserError, check_choice
 from ..store import downloads
-from ..store.bad_lines import BadLine, checked
 from ..store.files import lines_of
-from ..text import END_ID, START_ID, BucketedBatches, PackedIds, Tokenizer
+from ..text import BucketedBatches, PackedIds, Tokenizer
+from ..text.packed import read_and_written
 from . import dates
 from .config import SPLITS, DataConfig
 from .preprocessor import TranslationPreprocessor
 
-
-@dataclasses.dataclass(frozen=True)
-class Report:
-    """How many pairs a corpus has, and how many were left out or cut short."""
-
-    name: str
-    pairs: int
-    empty: int = 0
-    too_long: int = 0
-    truncated: int = 0
-
-    def __str__(self) -> str:
-        counts = {
-            "left out as empty": self.empty,
-            "left out as too long": self.too_long,
-            "of them cut short": self.truncated,
-        }
-        return counted(f"{self.name}: {self.pairs:,} sentence pairs", counts)
-
-
-@dataclasses.dataclass(frozen=True)
-class ParallelCorpus(Splits):
-    """Sentences and their translations, as texts or as ids, and where they come from.
-
-    Those of files are `Lines` and `PackedIds`, which are small. `lines` holds the line of each pair
-    there, from 1. `data` says how to treat sentences that are too long or empty; None keeps all
-    that have words.
-    """
-
-    source: Sequence[Any]
-    target: Sequence[Any]
-    names: tuple[str, str]
-    lines: Sequence[int]
-    report: Report
-    data: DataConfig | None = None
-    weights: list[float] | None = None
-    columns, noun = ("source", "target", "lines", "weights"), "pairs"
-    variants: ClassVar[int] = 1
-
-    def part(self, rows: Sequence[int], **counts: int) -> "ParallelCorpus":
-        """Return the corpus of some of the pairs, with other counts in its report."""
-        report = dataclasses.replace(self.report, pairs=len(rows), **counts)
-        return super().part(rows, report=report)
-
-
-@dataclasses.dataclass(frozen=True)
-class VariedCorpus(ParallelCorpus):
-    """Ids of each pair in several ways: of all pairs in the first, then of all in the second."""
-
-    variants: int = 1
+SIDES = ("source", "target")
 
 
 def has_split(data: DataConfig, split: str) -> bool:
@@ -100,7 +54,7 @@ def check_data(config: Any) -> None:
     problems.check()
 
 
-def load_corpus(data: DataConfig, split: str) -> ParallelCorpus:
+def load_corpus(data: DataConfig, split: str) -> Corpus:
     """Return the sentence pairs of a split.
 
     Files that the configuration names for the split go before those of a known data set.
@@ -126,94 +80,96 @@ def load_corpus(data: DataConfig, split: str) -> ParallelCorpus:
             f"Parallel files must have equally many lines: {names[0]} has {len(source)}, "
             f"{names[1]} has {len(target)}."
         )
-    report, lines = Report(", ".join(dict.fromkeys(names)), len(source)), np.arange(len(source)) + 1
-    corpus = ParallelCorpus(source, target, names, lines, report, data)
+    corpus = Corpus(
+        {"source": source, "target": target},
+        Report(", ".join(dict.fromkeys(names)), len(source), "sentence pairs"),
+        Places(dict(zip(SIDES, names, strict=True)), np.arange(len(source)) + 1),
+        handling={"empty": data.on_empty, "too long": data.on_too_long},
+        max_length=data.max_length,
+        keys="data.",
+    )
     pairs = zip(map(str.strip, source), map(str.strip, target), strict=True)
-    full = checked(enumerate(pairs, 1), lambda row: not _is_empty(row[1], corpus, row[0]))
-    rows = np.flatnonzero(np.fromiter(full, bool, len(source)))
-    if not len(rows):
-        raise UserError(f"{report.name}: every line is empty.")
-    corpus = corpus.part(rows, empty=len(source) - len(rows))
+    empty = (row for row, pair in enumerate(pairs) if not all(pair))
+    left_out = corpus.left_out(empty, lambda row: _refuse_empty(corpus, row, source[row].strip()))
+    if len(left_out) == len(corpus):
+        raise UserError(f"{corpus.name}: every line is empty.")
+    corpus = corpus.without(left_out)
     if not held_out or split == "test":
         return corpus
     count = len(rows_of_parts(len(corpus), data.dev_fraction, "sentence pairs")[1])
     order = np.random.default_rng(len(corpus)).permutation(len(corpus))
-    return corpus.part(np.sort(order[:count] if split == "dev" else order[count:]))
+    return corpus.take(np.sort(order[:count] if split == "dev" else order[count:]))
+
+
+def _refuse_empty(corpus: Corpus, row: int, source: Sequence[Any]) -> str:
+    """Return the reason to leave a pair out that is empty on a side; else raise a `BadLine`."""
+    advice = "correct the file, or set data.on_empty to skip" if corpus.keys else ""
+    problem = "empty, where a sentence is expected"
+    return corpus.refuse(row, "empty", problem, advice, SIDES[bool(len(source))])
 
 
 PAIRS = ("sources and targets", "strings", "A sentence", "pair of sentences")
 
 
-def in_memory(x: Any, y: Any = None, sample_weight: Any = None) -> ParallelCorpus:
+def in_memory(x: Any, y: Any = None, sample_weight: Any = None) -> Corpus:
     """Return the corpus of the arguments of `fit`; refuse sentences without words."""
-    sources, targets, weights = pairs_of(x, y, sample_weight, (as_texts, as_texts), PAIRS)
-    report, lines = Report("the pairs given", len(sources)), range(1, len(sources) + 1)
-    return ParallelCorpus(sources, targets, ("x", "y"), lines, report, weights=weights)
+    source, target, weights = pairs_of(x, y, sample_weight, (as_texts, as_texts), PAIRS)
+    columns = {"source": source, "target": target}
+    names = dict(zip(SIDES, "xy", strict=True))
+    return corpus_at_hand(columns, weights, "the pairs given", "sentence pairs", names)
 
 
-def encode_corpus(
-    corpus: ParallelCorpus, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer
-) -> ParallelCorpus:
-    """Return a corpus as ids; pairs that are too long or have no tokens as its `data` says."""
-    source = PackedIds(_ids(source_tokenizer, corpus.source))
-    target = PackedIds(_ids(target_tokenizer, corpus.target))
-    data = corpus.data
-    limit, on_too_long = (data.max_length, data.on_too_long) if data else (None, None)
+def encode(corpus: Corpus, preprocessor: TranslationPreprocessor) -> Encoded:
+    """Return a corpus as ids, without start and end; texts that cannot be used as it says."""
+    source, target = (
+        PackedIds(_ids(tokenizer, corpus[side]))
+        for side, tokenizer in zip(SIDES, preprocessor.tokenizers, strict=True)
+    )
+    limit, on_too_long = corpus.max_length, corpus.handling.get("too long", "truncate")
     empty = np.minimum(source.lengths, target.lengths) == 0
     longest = np.maximum(source.lengths, target.lengths)
     long = ~empty & (longest > (limit or np.inf))
 
-    def check(row):
-        pair, line = (source[row], target[row]), corpus.lines[row]
-        if not _is_empty(pair, corpus, line):
-            raise BadLine(
-                f"{corpus.names[bool(len(pair[0]) != longest[row])]}, line {line}",
-                f"{longest[row]} tokens, more than data.max_length {limit}",
-                "raise it, or set data.on_too_long to skip or truncate",
-            )
+    def reason(row: int) -> str:
+        if empty[row]:
+            return _refuse_empty(corpus, row, source[row])
+        problem = f"{longest[row]} tokens, more than {corpus.keys}max_length {limit}"
+        advice = "raise it, or set data.on_too_long to skip or truncate"
+        side = SIDES[int(source.lengths[row] != longest[row])]
+        return corpus.refuse(row, "too long", problem, advice, side)
 
-    for _ in checked(np.flatnonzero(empty | long if on_too_long == "error" else empty), check):
-        pass
-    skips = on_too_long == "skip"
-    rows = np.flatnonzero(~(empty | long) if skips else ~empty)
-    counts = {"empty": int(empty.sum()) + corpus.report.empty}
-    counts |= {"too_long": int(long.sum()) * skips, "truncated": int(long.sum()) * (not skips)}
-    if not len(rows):
-        raise UserError(
-            f"{corpus.report.name}: no sentence pair is left ({counts['too_long']} longer than "
-            f"data.max_length {limit}, {counts['empty']} empty)."
-        )
-    source, target = source.cut(limit), target.cut(limit)
-    return dataclasses.replace(corpus, source=source, target=target).part(rows, **counts)
+    wrong = empty if on_too_long == "truncate" else empty | long
+    ids = {"source": source.cut(limit), "target": target.cut(limit)}
+    return encoded_of(corpus, ids, {}, wrong, reason, long)
 
 
-def in_variants(
-    corpus: ParallelCorpus, encoded: ParallelCorpus, preprocessor: TranslationPreprocessor
-) -> ParallelCorpus:
+def in_variants(corpus: Corpus, encoded: Encoded, preprocessor: TranslationPreprocessor) -> Encoded:
     """Return an encoded corpus with each pair cut into pieces in `preprocessor.variants` ways.
 
     Where random pieces are more than `data.max_length`, the likeliest ones take their place.
     """
-    if preprocessor.variants == 1:
+    count, limit = preprocessor.variants, corpus.max_length
+    if count == 1:
         return encoded
-    count, limit = preprocessor.variants, corpus.data.max_length if corpus.data else None
-    rows = np.searchsorted(corpus.lines, encoded.lines)  # those that were not left out
 
-    def sampled(side, column, likeliest, tokenizer):
+    def sampled(number: int, side: str, tokenizer: Any) -> Iterator[list[int]]:
+        texts, likeliest = taken(corpus[side], encoded.rows), encoded[side]
         for variant in range(count):
             row = 0
-            for part, lines in enumerate(in_chunks(taken(column, rows), LINES_AT_ONCE)):
-                seed = np.random.SeedSequence([variant, side, part]).generate_state(1)[0]
+            for part, lines in enumerate(in_chunks(texts, LINES_AT_ONCE)):
+                seed = np.random.SeedSequence([variant, number, part]).generate_state(1)[0]
                 for ids in tokenizer.sample(lines, preprocessor.sampling, int(seed)):
                     yield likeliest[row] if limit and len(ids) > limit else ids
                     row += 1
 
-    columns = (corpus.source, encoded.source), (corpus.target, encoded.target)
-    sides = zip(columns, preprocessor.tokenizers, strict=True)
-    ids = [PackedIds(sampled(side, *pair, each)) for side, (pair, each) in enumerate(sides)]
-    changes = {"lines": np.tile(encoded.lines, count), "variants": count}
-    changes |= {"weights": encoded.weights and encoded.weights * count}
-    return VariedCorpus(**vars(encoded) | {"source": ids[0], "target": ids[1], **changes})
+    sides = zip(SIDES, preprocessor.tokenizers, strict=True)
+    return dataclasses.replace(
+        encoded,
+        ids={side: PackedIds(sampled(i, side, each)) for i, (side, each) in enumerate(sides)},
+        weights=None if encoded.weights is None else np.tile(encoded.weights, count),
+        rows=np.tile(encoded.rows, count),
+        variants=count,
+    )
 
 
 LINES_AT_ONCE = 4096
@@ -226,33 +182,31 @@ def _ids(tokenizer: Tokenizer, lines: Sequence[str]) -> Iterator[list[int]]:
 
 
 def make_batches(
-    corpus: ParallelCorpus, batch_size: int | None = None, **options: Any
+    encoded: Encoded, batch_size: int | None = None, **options: Any
 ) -> BucketedBatches:
     """Return batches `({"source", "target"}, labels)` of a few fixed shapes, padded with 0.
 
     `target` (B, T) are start and the target's ids, `labels` (B, T) the target's and end; weights
     come where the corpus has them. More options are those of `BucketedBatches`.
     """
-    source, target = (
-        side if isinstance(side, PackedIds) else PackedIds(side)
-        for side in (corpus.source, corpus.target)
-    )
-    columns = source, target.between(before=START_ID), target.between(after=END_ID)
-    weights = [] if corpus.weights is None else [np.array(corpus.weights, "float32")]
+    weights = [] if encoded.weights is None else [encoded.weights]
 
     def assemble(source, inputs, *labels_and_weights):
         return {"source": source, "target": inputs}, *labels_and_weights
 
     size = None if options.get("tokens_per_batch") else batch_size
-    options |= {"values": weights, "assemble": assemble, "variants": corpus.variants}
+    options |= {"values": weights, "assemble": assemble, "variants": encoded.variants}
+    columns = encoded["source"], *read_and_written(encoded["target"])
     return BucketedBatches(columns, size, **options)
 
 
 def _read(data: DataConfig, split: str) -> tuple[Sequence[str], Sequence[str], tuple[str, str]]:
     """Return the lines of the two sides as they are, and the names of the files."""
-    table = getattr(data, split)
-    if table:
-        return *_columns(table), (str(table), str(table))
+    if table := getattr(data, split):
+        advice = "cut -f1,2 takes the first two of a wider file"
+        rows = rows_of(table, kind=".tsv", header=SIDES, advice=advice)
+        source, target = Lines.columns((row.values.values() for row in rows), 2)
+        return source, target, (str(table), str(table))
     files = getattr(data, f"{split}_source"), getattr(data, f"{split}_target")
     if not files[0] and data.dataset == "dates":
         name = f"dates ({split})"
@@ -309,32 +263,3 @@ def _multi30k(split: str, language: str, folder: str | None) -> Path:
             "fetch multi30k."
         )
     return found[0]
-
-
-def _columns(path: str) -> tuple[Lines, Lines]:
-    def columns(numbered):
-        number, line = numbered
-        row = line.split("\t")
-        if len(row) != 2 and row != [""]:
-            problem = f"expected source, tab, target. Received: {len(row)} columns"
-            advice = "cut -f1,2 takes the first two of a wider file"
-            raise BadLine(f"{path}, line {number}", problem, advice)
-        return row
-
-    def column(side):
-        return Lines(row[side] for row in checked(enumerate(lines_of(path), 1), columns))
-
-    return column(0), column(-1)
-
-
-def _is_empty(pair, corpus: ParallelCorpus, line: int) -> bool:
-    """Return whether a side of a pair is empty; raise where the configuration does not skip it."""
-    if all(pair):
-        return False
-    if corpus.data is None or corpus.data.on_empty == "error":
-        raise BadLine(
-            f"{corpus.names[bool(pair[0])]}, line {line}",
-            "empty, where a sentence is expected",
-            "correct the file, or set data.on_empty to skip",
-        )
-    return True

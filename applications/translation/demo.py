@@ -10,11 +10,12 @@ from pathlib import Path
 from keras_attention.paths import output_path
 
 from ..base.train import train_task
+from ..data.corpus import Corpus
 from ..errors import UserError, clock, say
 from ..schema.reading import load_config
 from ..store.files import refuse_existing_output
 from .config import TranslationConfig
-from .data import ParallelCorpus, load_corpus
+from .data import load_corpus
 from .task import Translator
 
 SHOWN = 8
@@ -77,10 +78,10 @@ def run_demo(
     translator = Translator.from_preset(run)
     corpus = load_corpus(config.data, "test")
     exact = _show(translator, corpus)
-    longest = max(corpus.source[:SHOWN], key=len)
+    longest = max(corpus["source"][:SHOWN], key=len)
     translator.draw(longest, picture)
     translator.export(exported)
-    _read_back(exported, translator, corpus.source[:SHOWN])
+    _read_back(exported, translator, corpus["source"][:SHOWN])
     say(WRITTEN.format(output=output, run=run, picture=picture, exported=exported, line=longest))
     say(f"The demo took {clock(time.monotonic() - begin)}.")
     if exact < expected:
@@ -96,13 +97,15 @@ def _free_name() -> Path:
     return next(path for path in itertools.chain([DEFAULT_OUTPUT], more) if not path.exists())
 
 
-def _show(translator: Translator, corpus: ParallelCorpus) -> float:
-    results = translator.translate(corpus.source)
-    right = [result.text == wanted for result, wanted in zip(results, corpus.target, strict=True)]
+def _show(translator: Translator, corpus: Corpus) -> float:
+    results = translator.translate(corpus["source"])
+    right = [
+        result.text == wanted for result, wanted in zip(results, corpus["target"], strict=True)
+    ]
     exact = 100 * sum(right) / len(right)
     say()
-    width = max(map(len, corpus.source[:SHOWN]))
-    for source, result, good in list(zip(corpus.source, results, right, strict=True))[:SHOWN]:
+    width = max(map(len, corpus["source"][:SHOWN]))
+    for source, result, good in list(zip(corpus["source"], results, right, strict=True))[:SHOWN]:
         print(f"{source:<{width}}  ->  {result.text}{'' if good else '  (wrong)'}")
     print(f"exact matches on {len(right):,} unseen dates: {exact:.1f} %", flush=True)
     return exact

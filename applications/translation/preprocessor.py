@@ -17,7 +17,8 @@ from ..base.preprocessor import (
 )
 from ..data.lengths import rows_too_long
 from ..errors import UserError, check_number, shown
-from ..text import END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, Tokenizer, nfc
+from ..text import END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, PackedIds, Tokenizer, nfc
+from ..text.packed import read_and_written
 from .config import MOST_VARIANTS, TokenizerConfig
 
 KINDS = ("sentencepiece", "words")
@@ -163,16 +164,34 @@ class TranslationPreprocessor(TextPreprocessor):
             x, target = x
         elif isinstance(x, dict):
             x, target = x["source"], x.get("target", y)
-        source, labels = self._ids("source_tokenizer", x), None
-        inputs = {"source": _padded(source)}
-        if target is not None:
-            ids = self._ids("target_tokenizer", target)
-            if isinstance(source, list) and isinstance(ids, list):
-                check_equally_many(sources=source, targets=ids)
-            inputs["target"], labels = _padded(ids, start=True), _padded(ids, end=True)
+        source = self._ids("source_tokenizer", x)
+        ids = None if target is None else self._ids("target_tokenizer", target)
+        if isinstance(source, list) and isinstance(ids, list):
+            check_equally_many(sources=source, targets=ids)
+        inputs, labels = self.arrays(source, ids)
         if y is None:
             return inputs
         return keras.utils.pack_x_y_sample_weight(inputs, labels, sample_weight)
+
+    def arrays(self, source: Any, target: Any = None) -> tuple[dict[str, Any], Any]:
+        """Return the inputs of the network and the labels of ids, padded, with start and end.
+
+        The ids are lists, or ragged tensors; without those of targets there are no labels.
+        """
+        inputs = {"source": _matrix(source)}
+        if target is None:
+            return inputs, None
+        if isinstance(target, list):
+            read, written = read_and_written(PackedIds(target))
+            return inputs | {"target": read.matrix()}, written.matrix()
+        import tensorflow as tf
+
+        start, end = (
+            tf.fill([target.nrows(), 1], tf.constant(token, target.dtype))
+            for token in (START_ID, END_ID)
+        )
+        read, written = tf.concat([start, target], axis=1), tf.concat([target, end], axis=1)
+        return inputs | {"target": _matrix(read)}, _matrix(written)
 
     def _ids(self, name, texts):
         """Return the ids of strings: lists, or a ragged tensor of a tensor of strings."""
@@ -232,17 +251,9 @@ def encode_checked(
     return ids, rows
 
 
-def _padded(ids, start: bool = False, end: bool = False):
-    """Return ids as a matrix `(B, S)`, with the start token before or the end token after."""
-    if isinstance(ids, list):
-        return padded([[START_ID] * start + row + [END_ID] * end for row in ids])
-    import tensorflow as tf
-
-    def column(token):
-        return tf.fill([ids.nrows(), 1], tf.constant(token, ids.dtype))
-
-    parts = [column(START_ID)] * start + [ids] + [column(END_ID)] * end
-    return tf.concat(parts, axis=1).to_tensor(PAD_ID)
+def _matrix(ids: Any) -> Any:
+    """Return ids, lists or a ragged tensor, as a matrix `(B, S)`, padded."""
+    return padded(ids) if isinstance(ids, list) else ids.to_tensor(PAD_ID)
 
 
 def checked_dictionary(dictionary: Mapping[str, str] | None) -> dict[str, str]:

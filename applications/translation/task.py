@@ -19,13 +19,15 @@ from ..base.preprocessor import as_texts, padded
 from ..base.presets import check_arguments
 from ..base.search_task import SearchTask, seeds_of
 from ..base.streams import rows_of_a_batch, stream_count
+from ..data.corpus import Corpus
+from ..data.encoded import Encoded
 from ..data.lengths import without_rows
 from ..errors import UserError, check_choice, check_counts, check_number, check_single, shown
 from ..schema.keys import with_keys
 from ..show.explanation import ExplainedAnswer, Explanation
 from ..show.results import Results
 from ..store.files import check_picture, new_folder
-from ..text import END_ID, START_ID, UNK_ID, nfc
+from ..text import UNK_ID, nfc
 from . import data
 from .config import TranslationConfig
 from .documents import LONGEST_PIECE, TranslatedDocument, cut_document
@@ -462,11 +464,9 @@ class Translator(SearchTask):
         size = rows_of_a_batch(len(sources), batch_size or self.search.batch_size, streams)
 
         def score(rows: list[int]) -> np.ndarray:
-            losses, attention = forced(
-                padded([source_ids[row] for row in rows]),
-                padded([[START_ID, *target_ids[row]] for row in rows]),
-                padded([[*target_ids[row], END_ID] for row in rows]),
-            )
+            sides = ([ids[row] for row in rows] for ids in (source_ids, target_ids))
+            inputs, labels = preprocessor.arrays(*sides)
+            losses, attention = forced(inputs["source"], inputs["target"], labels)
             terms = -ops.convert_to_numpy(losses)
             totals = terms.sum(axis=1)
             attention = None if attention is None else ops.convert_to_numpy(attention)
@@ -612,10 +612,10 @@ class Translator(SearchTask):
         (result,) = self.score([text], [target]) if target else self.translate([text], search)
         ranked, maps = result.ranked, {}
         if result.source_tokens:
-            ids = self.preprocessor.source_tokenizer.encode([text])
-            written = padded([[START_ID, *each.ids[:-1]] for each in ranked])
+            ids = self.preprocessor.source_tokenizer.encode([text]) * len(ranked)
+            inputs, _ = self.preprocessor.arrays(ids, [each.ids[:-1] for each in ranked])
             found = self._compiled("maps", self.backbone.attention_maps, 2, 2)
-            maps = found(np.repeat(padded(ids), len(ranked), axis=0), written)
+            maps = found(inputs["source"], inputs["target"])
         maps = {name: ops.convert_to_numpy(weights) for name, weights in maps.items()}
         network = self.backbone
         layer = getattr(network, "attention_layer", -1)
@@ -647,10 +647,10 @@ class Translator(SearchTask):
     check_data = staticmethod(data.check_data)
     make_batches = staticmethod(data.make_batches)
 
-    def encode(self, corpus) -> data.ParallelCorpus:
-        return data.encode_corpus(corpus, *self.preprocessor.tokenizers)
+    def encode(self, corpus: Corpus) -> Encoded:
+        return data.encode(corpus, self.preprocessor)
 
-    def encode_to_train(self, corpus) -> data.ParallelCorpus:
+    def encode_to_train(self, corpus: Corpus) -> Encoded:
         return data.in_variants(corpus, self.encode(corpus), self.preprocessor)
 
     def default_loss(self) -> keras.losses.Loss:
@@ -701,13 +701,13 @@ class Translator(SearchTask):
         return sizes | {"number_of_buckets": training.buckets}
 
     @classmethod
-    def read(cls, config, split) -> data.ParallelCorpus:
+    def read(cls, config, split) -> Corpus:
         return data.load_corpus(config.data, split)
 
     @classmethod
     def adapt(cls, config, corpus) -> TranslationPreprocessor:
         section = dataclasses.asdict(config.tokenizer)
-        return TranslationPreprocessor.adapt(corpus.source, corpus.target, **section)
+        return TranslationPreprocessor.adapt(corpus["source"], corpus["target"], **section)
 
     @classmethod
     def configured(cls, config, preprocessor, dtype=None, **layers) -> "Translator":
@@ -774,10 +774,10 @@ class Translator(SearchTask):
         return f"`val_bleu` is of greedy search: `{signature}`."
 
     def blind_score(self, corpus) -> str:
-        return blind_bleu(corpus.target, self.bleu_tokenizer)
+        return blind_bleu(corpus["target"], self.bleu_tokenizer)
 
     def measured_on(self, corpus, encoded, config) -> Any:
-        texts = {"source": corpus.source, "target": corpus.target}
+        texts = dict(corpus.columns)
         search = dataclasses.asdict(self._greedy())
         return [*super().measured_on(corpus, encoded, config), texts, search]
 
@@ -794,7 +794,7 @@ class Translator(SearchTask):
         dataset, forced = batches.to_dataset(epochs=1), self._forced(attention=False)
         by_bleu, read = config.training.early_stopping == "bleu", self.preprocessor.source_tokenizer
         search, tokenize = self._greedy(), self.bleu_tokenizer
-        ids = encode_checked(read, corpus.source, "source", "truncate")[0] if by_bleu else []
+        ids = encode_checked(read, corpus["source"], "source", "truncate")[0] if by_bleu else []
 
         def figures() -> dict[str, float]:
             total, tokens = 0.0, 0
@@ -806,9 +806,9 @@ class Translator(SearchTask):
             with np.errstate(over="ignore"):  # inf, which ends the training
                 found = {"val_loss": loss, "val_perplexity": float(np.exp(loss))}
             if by_bleu:
-                results = self._translated(corpus.source, ids, search)
+                results = self._translated(corpus["source"], ids, search)
                 texts = [each.text for each in results]
-                references = [nfc(target) for target in corpus.target]
+                references = [nfc(target) for target in corpus["target"]]
                 found["val_bleu"] = bleu(texts, references, tokenize=tokenize).value
             return found
 

@@ -25,13 +25,14 @@ from ..base.verbs import (
     write_lines,
     write_page,
 )
+from ..data.corpus import Corpus
 from ..data.lengths import TooLong
 from ..data.lines import Lines, in_chunks
 from ..errors import UserError, say
-from ..store.bad_lines import Line, named
+from ..store.bad_lines import named
 from ..store.files import decoded, lines_of
 from .config import DataConfig
-from .data import ParallelCorpus, has_split, load_corpus
+from .data import has_split, load_corpus
 from .documents import last_tag
 from .preprocessor import MOST_TOKENS, encode_checked
 from .results import Translation, align_words, blind_bleu, pharaoh, table, words_of_line
@@ -46,7 +47,7 @@ def evaluate(task: Translator, options: Namespace) -> None:
     """Measure translations of a test set, or of files."""
     _choose_attention(task, options)
     corpus = evaluation_corpus(options)
-    report = {"data": corpus.report.name}
+    report = {"data": corpus.name}
     if options.gold:  # first, as a wrong file should be refused before minutes of search
         report["alignment"] = alignment_errors(
             task, corpus, options.gold, one_indexed=options.gold_start == 1
@@ -56,7 +57,7 @@ def evaluate(task: Translator, options: Namespace) -> None:
     given = {**means_of(task, options), "tokenize": tokenize}
     given["on_too_long"] = _on_too_long(options)
     with _naming_lines(corpus):
-        report |= task.evaluate_text(corpus.source, references, search, **given)
+        report |= task.evaluate_text(corpus["source"], references, search, **given)
     if reason := blind_bleu(references, tokenize):
         say(f"note: BLEU cannot tell right translations from wrong ones here: {reason}.")
     print(json.dumps(report, indent=2) if options.json else table(report))
@@ -93,9 +94,9 @@ def score(task: Translator, options: Namespace) -> None:
         task.refuse_long(*zip(*pairs, strict=True))
 
     def lines():
-        rows = zip(corpus.lines, corpus.source, corpus.target, strict=True)
-        pairs = ((Line(corpus.names[0], line), pair) for line, *pair in rows)
-        for place, result in results_of(in_chunks(pairs, size), work, check):
+        pairs = zip(corpus["source"], corpus["target"], strict=True)
+        placed = zip(corpus.places, pairs, strict=True)
+        for place, result in results_of(in_chunks(placed, size), work, check):
             long.note(place, result)
             yield "" if result is None else f"{result.log_probability:.6f}"
 
@@ -110,7 +111,7 @@ def shortlist(task: Translator, options: Namespace) -> None:
     corpus, given = evaluation_corpus(options), {}
     if options.candidates is not None:
         given["candidates"] = options.candidates
-    Shortlist.learn(task, corpus.source, corpus.target, **given).save(options.output)
+    Shortlist.learn(task, corpus["source"], corpus["target"], **given).save(options.output)
     say(f"wrote {options.output}")
 
 
@@ -127,9 +128,7 @@ def visualize(task: Translator, options: Namespace) -> None:
     show_or_draw(result, options.output)
 
 
-def alignment_errors(
-    task: Translator, corpus: ParallelCorpus, gold: str, one_indexed: bool
-) -> dict:
+def alignment_errors(task: Translator, corpus: Corpus, gold: str, one_indexed: bool) -> dict:
     """Return the alignment error rate of the attention over given translations.
 
     The network reads the source and is made to write the target; each target word is linked to the
@@ -146,7 +145,7 @@ def alignment_errors(
     links = [
         align_words(each.alignment, words_of_line(read, source), words_of_line(write, each.text))
         for source, each in zip(
-            corpus.source, task.score(corpus.source, corpus.target), strict=True
+            corpus["source"], task.score(corpus["source"], corpus["target"]), strict=True
         )
     ]
     rate = alignment_error_rate(links, references)
@@ -154,7 +153,7 @@ def alignment_errors(
     return {name: 100 * share for name, share in shares.items()} | {"sentences": rate.sentences}
 
 
-def evaluation_corpus(options: Namespace) -> ParallelCorpus:
+def evaluation_corpus(options: Namespace) -> Corpus:
     """Return the sentences to measure on: the files given, or one of the run's own sets."""
     target = options.target[0] if isinstance(options.target, list) else options.target
     pair, table = (options.source, target), options.input
@@ -170,12 +169,12 @@ def evaluation_corpus(options: Namespace) -> ParallelCorpus:
     return load_corpus(dataclasses.replace(data, dataset=None, folder=None, **files), "test")
 
 
-def references_of(corpus: ParallelCorpus, options: Namespace) -> list[list[str]]:
+def references_of(corpus: Corpus, options: Namespace) -> list[list[str]]:
     """Return the references of each sentence: its translation, and those of more `--target` files.
 
     A line that is empty there is no reference.
     """
-    references = [[text] for text in corpus.target]
+    references = [[text] for text in corpus["target"]]
     for path in (options.target or [])[1:]:
         lines = Lines(lines_of(path))
         first = Lines(lines_of(options.target[0]))
@@ -184,7 +183,7 @@ def references_of(corpus: ParallelCorpus, options: Namespace) -> list[list[str]]
                 f"Parallel files must have equally many lines: {options.target[0]} has "
                 f"{len(first)}, {path} has {len(lines)}."
             )
-        for texts, line in zip(references, corpus.lines, strict=True):
+        for texts, line in zip(references, corpus.places.numbers, strict=True):
             texts += [lines[line - 1]] if lines[line - 1].strip() else []
     return references
 
@@ -285,13 +284,13 @@ def _on_too_long(options: Namespace) -> str:
 
 
 @contextmanager
-def _naming_lines(corpus: ParallelCorpus) -> Iterator[None]:
+def _naming_lines(corpus: Corpus) -> Iterator[None]:
     """Name file and line of sentences that are too long."""
     try:
         yield
     except TooLong as error:
-        name = corpus.names[error.name == "targets"]
-        raise named(error.lines(lambda row: f"{name}, line {corpus.lines[row]}")) from None
+        column = error.name.removesuffix("s")
+        raise named(error.lines(lambda row: corpus.place(row, column))) from None
 
 
 def _as_json(

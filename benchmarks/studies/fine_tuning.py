@@ -102,7 +102,7 @@ def captions_of(path: Path | None) -> list[str]:
         from keras_attention.applications.translation.config import DataConfig
         from keras_attention.applications.translation.data import load_corpus
 
-        return load_corpus(DataConfig(dataset="multi30k"), "train").source
+        return load_corpus(DataConfig(dataset="multi30k"), "train")["source"]
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open() as file:
         return [line.strip() for line in file]
 

@@ -5,7 +5,7 @@ import numpy as np
 from keras_attention.applications.schema.reading import load_config
 from keras_attention.applications.summarization import Summarizer
 from keras_attention.applications.summarization.config import SummarizationConfig
-from keras_attention.applications.summarization.data import Corpus, Document
+from keras_attention.applications.summarization.data import in_memory
 
 DOCUMENTS = [
     ["urgent : Bakilo of the mill needs two ropes .", "Dofina saw three boats near the tower ."],
@@ -13,7 +13,7 @@ DOCUMENTS = [
     ["Hegama of the harbour has nine drums ."],
 ]
 SUMMARIES = ["Bakilo needs two ropes .", "Sotuve needs six maps .", "nothing ."]
-CORPUS = Corpus("here", [Document(d, [s]) for d, s in zip(DOCUMENTS, SUMMARIES, strict=True)])
+CORPUS = in_memory(DOCUMENTS, SUMMARIES)
 
 
 def small_config(*overrides: str) -> SummarizationConfig:

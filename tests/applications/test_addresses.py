@@ -11,7 +11,7 @@ import pytest
 
 import keras_attention
 from keras_attention import applications, metrics, visualization
-from keras_attention.applications.answer_selection import AnswerRanker, DataConfig, load_questions
+from keras_attention.applications.answer_selection import AnswerRanker, DataConfig, load_corpus
 from keras_attention.applications.answer_selection.metrics import read_trec_run
 from keras_attention.applications.base.presets import preset_folder
 from keras_attention.applications.base.train import average_tasks, resume_task, train_task
@@ -218,7 +218,7 @@ READERS = {
     "tokenizer": lambda path: load_tokenizer(path),
     "alignments": lambda path: metrics.read_alignments(path),
     "trec": lambda path: read_trec_run(path),
-    "folder": lambda path: load_questions(DataConfig(dataset="wikiqa", folder=path), "dev"),
+    "folder": lambda path: load_corpus(DataConfig(dataset="wikiqa", folder=path), "dev"),
     "weights": lambda path: Translator.from_preset("dates").load_weights(path),
 }
 

@@ -8,10 +8,10 @@ import json
 import keras
 import pytest
 
-from keras_attention.applications.answer_selection import read_questions
+from keras_attention.applications.answer_selection import read_corpus as read_questions
 from keras_attention.applications.base import verbs
 from keras_attention.applications.classification.config import DataConfig as TableConfig
-from keras_attention.applications.classification.data import read_examples
+from keras_attention.applications.classification.data import read_corpus as read_table
 from keras_attention.applications.command import TASKS, build_parser, parse
 from keras_attention.applications.command import tasks as command_tasks
 from keras_attention.applications.command.cli import load_task
@@ -256,13 +256,13 @@ GOOD_AND_BAD = {
         "the target has no words",
     ),
     "table.jsonl": (
-        lambda path: read_examples(TableConfig(), path),
+        lambda path: read_table(path, TableConfig()),
         b'{"text": "a", "label": "x"}\n',
         b'{"text": "a"}\n',
         "there is no column 'label'",
     ),
     "labels.jsonl": (
-        lambda path: read_examples(TableConfig(), path),
+        lambda path: read_table(path, TableConfig()),
         b'{"text": "a", "label": "x"}\n',
         b'{"text": "a", "label": null}\n',
         "must hold one label",

@@ -18,7 +18,6 @@ from keras_attention.applications.translation import (
     Translator,
 )
 from keras_attention.applications.translation.config import (
-    DataConfig,
     TokenizerConfig,
     TrainingConfig,
     TranslationConfig,
@@ -151,21 +150,21 @@ def test_each_pair_is_there_in_all_variants(traced_nowhere):
     task = make_task(variants=3)
     corpus = task.read_columns(SOURCE_LINES, TARGET_LINES, np.arange(len(SOURCE_LINES)) + 1.0)
     plain, encoded = task.encode(corpus), task.encode_to_train(corpus)
-    assert len(encoded) == 3 * COUNT and len(plain) == COUNT
+    assert len(encoded) == len(plain) == COUNT and len(encoded["source"]) == 3 * COUNT
     assert list(encoded.weights) == list(plain.weights) * 3
     for side, tokenizer in zip(("source", "target"), task.preprocessor.tokenizers, strict=True):
-        texts = tokenizer.decode(list(getattr(encoded, side)))
-        assert texts == tokenizer.decode(list(getattr(plain, side))) * 3
-        pieces = [tuple(row) for row in getattr(encoded, side)]
+        texts = tokenizer.decode(list(encoded[side]))
+        assert texts == tokenizer.decode(list(plain[side])) * 3
+        pieces = [tuple(row) for row in encoded[side]]
         assert len(set(pieces)) > len(set(texts))
     again = task.encode_to_train(corpus)
-    assert list(again.source) == list(encoded.source)
+    assert again["source"] == encoded["source"]
     for shuffle in (True, False):
         batches = task.make_batches(encoded, 2, shuffle=shuffle)
         for epoch in range(4):  # each pair once, with its weight, in the way of the epoch
             rows = [(each, *row) for batch in batches.epoch(epoch) for each, *row in rows_of(batch)]
             ways = range(epoch % 3 * COUNT, (epoch % 3 + 1) * COUNT)
-            columns = encoded.weights, encoded.source, encoded.target
+            columns = encoded.weights, encoded["source"], encoded["target"]
             assert sorted(rows) == sorted(tuple(each[row] for each in columns) for row in ways)
         again = task.make_batches(encoded, 2, shuffle=shuffle).stream(len(batches) + 1)
         inputs, *_ = next(again)
@@ -188,18 +187,17 @@ def rows_of(batch):
 def test_pieces_beyond_the_longest_length_are_the_likeliest_ones(on_too_long):
     task = make_task(variants=4)
     corpus = task.read_columns(SOURCE_LINES, TARGET_LINES, np.arange(COUNT) + 1.0)
-    lengths = [len(ids) for ids in task.encode(corpus).target]
+    lengths = [len(ids) for ids in task.encode(corpus)["target"]]
     limit = sorted(lengths)[-2]
-    data = DataConfig(max_length=limit, on_too_long=on_too_long)
-    corpus = dataclasses.replace(corpus, data=data)
+    corpus = dataclasses.replace(corpus, max_length=limit).handled(too_long=on_too_long)
     plain, encoded = task.encode(corpus), task.encode_to_train(corpus)
-    assert len(plain) == COUNT - (on_too_long == "skip") and len(encoded) == 4 * len(plain)
+    assert len(plain) == COUNT - (on_too_long == "skip") and len(encoded) == len(plain)
     assert list(encoded.weights) == list(plain.weights) * 4
-    assert list(encoded.lines) == list(plain.lines) * 4
+    assert list(encoded.rows) == list(plain.rows) * 4
     for side, tokenizer in zip(("source", "target"), task.preprocessor.tokenizers, strict=True):
-        ids = list(getattr(encoded, side))
+        ids = list(encoded[side])
         assert max(map(len, ids)) <= limit
-        assert tokenizer.decode(ids) == tokenizer.decode(list(getattr(plain, side))) * 4
+        assert tokenizer.decode(ids) == tokenizer.decode(list(plain[side])) * 4
 
 
 def test_words_have_no_variants():

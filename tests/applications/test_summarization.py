@@ -11,18 +11,17 @@ from keras_attention.applications.errors import UserError
 from keras_attention.applications.summarization import SummarizationModel, Summarizer
 from keras_attention.applications.summarization.config import ARCHITECTURES, DataConfig
 from keras_attention.applications.summarization.data import (
-    encode_corpus,
+    encode,
     load_corpus,
     make_batches,
-    make_reports,
     read_corpus,
 )
 from keras_attention.applications.summarization.networks import encoders
 from keras_attention.applications.summarization.preprocessor import (
     SummarizationPreprocessor,
-    padded_documents,
     split_sentences,
 )
+from keras_attention.applications.summarization.reports import make_reports
 from keras_attention.applications.summarization.results import (
     Summary,
     evaluation_report,
@@ -95,9 +94,9 @@ def test_reports_are_the_same_each_time_and_hold_what_they_say():
 def test_files_hold_texts_or_lists(tmp_path):
     rows = [{"source": "One. Two here.", "target": "A."}]
     rows += [{"source": ["One", "", "Two"], "target": ["A", "B"]}]
-    first, second = read_corpus(write(tmp_path / "f.jsonl", rows)).documents
-    assert first.sentences == ["One.", "Two here."] and first.summaries == ["A."]
-    assert second.sentences == ["One", "Two"] and second.summaries == ["A", "B"]
+    corpus = read_corpus(write(tmp_path / "f.jsonl", rows))
+    assert corpus["source"] == [["One.", "Two here."], ["One", "Two"]]
+    assert corpus["target"] == [["A."], ["A", "B"]]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +128,8 @@ def test_empty_documents_can_be_skipped(tmp_path):
         read_corpus(path, "skip")
     write(path, [{"source": "", "target": "a"}, {"source": "b", "target": "c"}])
     corpus = read_corpus(path, "skip")
-    assert len(corpus) == 1 and corpus.empty == 1
+    assert len(corpus) == 1 and corpus.report.left_out == {"empty": 1}
+    assert str(corpus.place(0)).endswith("f.jsonl, line 2")
 
 
 def test_texts_of_every_kind_are_read_alike():
@@ -234,39 +234,39 @@ def test_ids_in_a_graph_are_those_of_python(by_sentence, traced):
 
 def test_documents_are_cut_by_words_and_by_sentences_and_it_is_reported(tmp_path):
     limits = {"max_words": 3, "max_sentences": 2}
-    encode = preprocessor(**limits)
-    document = encode.document(["the mill", "mill the the", "the"])
+    preprocess = preprocessor(**limits)
+    document = preprocess.document(["the mill", "mill the the", "the"])
     assert [len(sentence) for sentence in document.ids] == [2, 1] and document.is_cut
-    assert not encode.document(["the mill", "the"]).is_cut
+    assert not preprocess.document(["the mill", "the"]).is_cut
     rows = [{"source": ["the"] * 5, "target": "the"}]
     path = str(write(tmp_path / "f.jsonl", rows))
 
     def encoded(on_too_long, split="train"):
         data = DataConfig(train=path, dev=path, on_too_long=on_too_long)
-        return encode_corpus(load_corpus(data, split), encode)
+        return encode(load_corpus(data, split), preprocess)
 
-    assert "1 of them cut short" in encoded("truncate").report
+    assert "1 was cut short." in str(encoded("truncate").report)
     with pytest.raises(UserError, match="line 1: .* longer than is read .*data.max_sentences 2"):
         encoded("error")
     with pytest.raises(UserError, match="no document is left"):
         encoded("skip")
-    assert len(encoded("skip", "dev").inputs) == 1  # only training data are skipped
+    assert len(encoded("skip", "dev")) == 1  # only training data are skipped
 
 
 def test_a_summary_may_be_longer_than_its_document(tmp_path):
     rows = [{"source": "Bakilo", "target": "Bakilo of the mill needs two ropes ."}]
-    encode = preprocessor()
-    encoded = encode_corpus(read_corpus(write(tmp_path / "f.jsonl", rows)), encode)
-    assert sum(map(len, encoded.documents[0])) == 1 and len(encoded.labels[0]) == 9
-    assert encoded.labels[0][0] == encode.vocabulary_size
+    preprocess = preprocessor()
+    encoded = encode(read_corpus(write(tmp_path / "f.jsonl", rows)), preprocess)
+    assert len(encoded["source"][0]) == 1 and len(encoded["labels"][0]) == 8
+    assert encoded["labels"][0][0] == preprocess.vocabulary_size
 
 
 @pytest.mark.parametrize("by_sentence", [False, True])
 def test_batches_hold_each_document_once_with_its_weight(default_task, by_sentence):
-    encode = preprocessor(by_sentence=by_sentence)
+    preprocess = preprocessor(by_sentence=by_sentence)
     documents, summaries = DOCUMENTS, [[each] for each in SUMMARIES]
     corpus = default_task.read_columns(documents, summaries, [1.0, 2.0, 3.0])
-    encoded = encode_corpus(corpus, encode)
+    encoded = encode(corpus, preprocess)
     seen = {}
     for inputs, labels, weights in make_batches(encoded, batch_size=2).to_dataset(epochs=1):
         assert inputs["source"].shape.rank == 3
@@ -276,7 +276,8 @@ def test_batches_hold_each_document_once_with_its_weight(default_task, by_senten
             if weight:
                 assert target[0] == START_ID and label[np.count_nonzero(label) - 1] == END_ID
                 seen[float(weight)] = [int(i) for i in np.ravel(source) if i]
-    flat = [[i for sentence in document for i in sentence] for document in encoded.documents]
+    flat = [[i for i in document if i != END_ID] for document in encoded["source"]]
+    assert any(END_ID in document for document in encoded["source"]) == by_sentence
     assert [seen[weight] for weight in (1.0, 2.0, 3.0)] == flat
 
 
@@ -390,7 +391,7 @@ def test_a_summary_says_where_its_words_come_from(task, results):
 def test_words_alike_in_search_and_in_training(task):
     """Step by step and at once, the model gives the same log probabilities."""
     document = task.preprocessor.document(DOCUMENTS[0])
-    source = padded_documents([task.preprocessor.as_read(document.ids)])
+    source = task.preprocessor.source([document])
     inputs, labels = task.preprocessor.summary(SUMMARIES[0], document)
     target, label = np.array([[START_ID, *inputs]]), np.array([[*labels, END_ID]])
     features = task.backbone.features({"source": source, "target": target})

@@ -9,20 +9,21 @@ import numpy as np
 import pytest
 
 from data_folder import data_folder
+from keras_attention.applications.data.corpus import Report
+from keras_attention.applications.data.encoded import Encoded
 from keras_attention.applications.errors import UserError
 from keras_attention.applications.store import downloads
-from keras_attention.applications.text import END_ID, START_ID, WordTokenizer
+from keras_attention.applications.text import END_ID, START_ID, PackedIds, WordTokenizer
 from keras_attention.applications.translation.config import DataConfig
 from keras_attention.applications.translation.data import (
     MULTI30K,
     MULTI30K_SHA256,
-    ParallelCorpus,
-    Report,
-    encode_corpus,
+    encode,
     has_split,
     load_corpus,
     make_batches,
 )
+from keras_attention.applications.translation.preprocessor import TranslationPreprocessor
 
 SOURCE = ["a b c", "d", "e f", "b b b b b"]
 TARGET = ["A B", "D D D", "E", "B"]
@@ -48,6 +49,11 @@ def words():
     return [WordTokenizer.train(lines, 100) for lines in (SOURCE, TARGET)]
 
 
+@pytest.fixture
+def preprocessor(words):
+    return TranslationPreprocessor(*words)
+
+
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 def test_two_files(tmp_path, suffix, ending):
@@ -56,8 +62,8 @@ def test_two_files(tmp_path, suffix, ending):
         write(tmp_path / f"x.de{suffix}", TARGET, ending),
     )
     corpus = load_corpus(config(pair), "train")
-    assert (corpus.source, corpus.target) == (SOURCE, TARGET)
-    assert str(corpus.report) == f"{pair[0]}, {pair[1]}: 4 sentence pairs"
+    assert (corpus["source"], corpus["target"]) == (SOURCE, TARGET)
+    assert str(corpus.report) == f"Read 4 sentence pairs from {pair[0]}, {pair[1]}."
     assert len(corpus) == 4
 
 
@@ -65,43 +71,45 @@ def test_only_line_feeds_end_lines(tmp_path):
     lines = ["a\u2028b", "c\x0bd", "e\x85f"]
     pair = write(tmp_path / "s", ["\ufeff" + lines[0], *lines[1:]]), write(tmp_path / "t", lines)
     corpus = load_corpus(config(pair), "train")
-    assert corpus.source == corpus.target == lines
+    assert corpus["source"] == corpus["target"] == lines
 
 
 def test_last_line_without_its_end(tmp_path):
     (tmp_path / "s").write_text("a\nb")
     (tmp_path / "t").write_text("A\nB\n")
     corpus = load_corpus(config((str(tmp_path / "s"), str(tmp_path / "t"))), "train")
-    assert corpus.source == ["a", "b"]
+    assert corpus["source"] == ["a", "b"]
 
 
 def test_tsv(tmp_path):
     path = write(tmp_path / "x.tsv", [f"{s}\t{t}" for s, t in zip(SOURCE, TARGET, strict=True)])
     corpus = load_corpus(DataConfig(dev=path), "dev")
-    assert (corpus.source, corpus.target) == (SOURCE, TARGET)
+    assert (corpus["source"], corpus["target"]) == (SOURCE, TARGET)
     write(tmp_path / "x.tsv", ["a\tA", "b", "c\tC"])
-    with pytest.raises(UserError, match="x.tsv, line 2: expected source, tab.* Received: 1 col"):
+    with pytest.raises(
+        UserError, match="x.tsv, line 2: expected source, tab, target. Received: 1 columns;"
+    ):
         load_corpus(DataConfig(dev=path), "dev")
     write(tmp_path / "x.tsv", ["a\tA", "", "c\tC\tCC"])
     with pytest.raises(UserError, match="x.tsv, line 3: .* Received: 3 columns; cut -f1,2"):
         load_corpus(DataConfig(dev=path), "dev")
     write(tmp_path / "x.tsv", ["a\tA", "", "c\t", "d\tD"])
     corpus = load_corpus(DataConfig(dev=path, on_empty="skip"), "dev")
-    assert (corpus.source, list(corpus.lines)) == (["a", "d"], [1, 4])
+    assert (corpus["source"], corpus.places.numbers.tolist()) == (["a", "d"], [1, 4])
 
 
 def test_dates_by_name():
     data = DataConfig(dataset="dates")
     corpora = {split: load_corpus(data, split) for split in ("train", "dev", "test")}
     assert 10_000 <= len(corpora["train"]) <= 20_000
-    assert not set(corpora["train"].target) & set(corpora["test"].target)
-    assert str(corpora["dev"].report) == "dates (dev): 1,000 sentence pairs"
+    assert not set(corpora["train"]["target"]) & set(corpora["test"]["target"])
+    assert str(corpora["dev"].report) == "Read 1,000 sentence pairs from dates (dev)."
 
 
 def test_own_files_go_before_a_known_set(tmp_path):
     pair = write(tmp_path / "s", ["3 V 1984"]), write(tmp_path / "t", ["1984-05-03"])
     data = DataConfig(dataset="dates", test_source=pair[0], test_target=pair[1])
-    assert load_corpus(data, "test").source == ["3 V 1984"]
+    assert load_corpus(data, "test")["source"] == ["3 V 1984"]
     assert len(load_corpus(data, "dev")) == 1000
 
 
@@ -155,55 +163,61 @@ def test_empty_lines_are_counted(tmp_path):
     with pytest.raises(UserError, match="s, line 2: empty"):
         load_corpus(config(pair), "train")
     corpus = load_corpus(config(pair, on_empty="skip"), "train")
-    assert (corpus.source, corpus.target, list(corpus.lines)) == (["a", "e"], ["A", "E"], [1, 5])
-    assert corpus.report.empty == 3
-    assert str(corpus.report).endswith("2 sentence pairs, 3 left out as empty")
+    assert (corpus["source"], corpus["target"]) == (["a", "e"], ["A", "E"])
+    assert corpus.places.numbers.tolist() == [1, 5]
+    assert str(corpus.place(1, "target")) == f"{pair[1]}, line 5"
+    assert corpus.report.left_out == {"empty": 3}
+    assert str(corpus.report).startswith("Read 2 sentence pairs from ")
+    assert str(corpus.report).endswith(". 3 were left out (empty).")
     write(tmp_path / "s", [""] * 5)
     with pytest.raises(UserError, match="every line is empty"):
         load_corpus(config(pair, on_empty="skip"), "train")
 
 
-def test_too_long(pair, words):
+def test_too_long(pair, words, preprocessor):
     data = config(pair, max_length=3)
     corpus = load_corpus(data, "train")
     with pytest.raises(UserError, match="train.s, line 4: 5 tokens, more than data.max_length 3"):
-        encode_corpus(corpus, *words)
-    skipped = encode_corpus(replace(corpus, data=replace(data, on_too_long="skip")), *words)
-    assert skipped.source == words[0].encode(SOURCE[:3])
-    assert skipped.target == words[1].encode(TARGET[:3])
-    assert (skipped.report.pairs, skipped.report.too_long) == (3, 1)
-    assert "3 sentence pairs, 1 left out as too long" in str(skipped.report)
-    cut = encode_corpus(replace(corpus, data=replace(data, on_too_long="truncate")), *words)
-    assert cut.source[3] == words[0].encode(["b b b"])[0]
-    assert (cut.report.pairs, cut.report.truncated) == (4, 1)
-    assert "1 of them cut short" in str(cut.report)
-    shortest = replace(data, max_length=1, on_too_long="skip")
-    with pytest.raises(UserError, match="left .4 longer than data.max_length 1, 0 empty"):
-        encode_corpus(replace(corpus, target=["A A"] * 4, data=shortest), *words)
+        encode(corpus, preprocessor)
+    skipped = encode(corpus.handled(too_long="skip"), preprocessor)
+    assert skipped["source"] == words[0].encode(SOURCE[:3])
+    assert skipped["target"] == words[1].encode(TARGET[:3])
+    assert (skipped.report.count, skipped.report.left_out["too long"]) == (3, 1)
+    assert skipped.rows.tolist() == [0, 1, 2]
+    assert str(skipped.report).startswith("Read 3 sentence pairs from ")
+    assert str(skipped.report).endswith(" 1 was left out (too long).")
+    cut = encode(corpus.handled(too_long="truncate"), preprocessor)
+    assert cut["source"][3] == words[0].encode(["b b b"])[0]
+    assert (cut.report.count, cut.report.cut) == (4, 1)
+    assert str(cut.report).endswith(" 1 was cut short.")
+    columns = {**corpus.columns, "target": ["A A"] * 4}
+    shortest = replace(corpus, columns=columns, max_length=1).handled(too_long="skip")
+    with pytest.raises(UserError, match="none of its .* 4 were left out .too long"):
+        encode(shortest, preprocessor)
 
 
-def test_too_long_on_the_other_side(pair, words):
+def test_too_long_on_the_other_side(pair, preprocessor):
     data = config(pair, max_length=2)
     corpus = load_corpus(data, "train")
-    corpus = replace(corpus, source=["a"] * 4)
+    corpus = replace(corpus, columns={**corpus.columns, "source": ["a"] * 4})
     with pytest.raises(UserError, match="train.t, line 2: 3 tokens"):
-        encode_corpus(corpus, *words)
+        encode(corpus, preprocessor)
 
 
-def test_a_sentence_without_tokens(tmp_path, words):
+def test_a_sentence_without_tokens(tmp_path, preprocessor):
     """A line feed's siblings are no token, yet Python's strip() leaves the line standing."""
     pair = write(tmp_path / "s", ["a", "\x01"]), write(tmp_path / "t", ["A", "B"])
     data = config(pair)
     with pytest.raises(UserError, match="s, line 2: empty"):
-        encode_corpus(load_corpus(data, "train"), *words)
+        encode(load_corpus(data, "train"), preprocessor)
     data = replace(data, on_empty="skip")
-    encoded = encode_corpus(load_corpus(data, "train"), *words)
-    assert (encoded.report.pairs, encoded.report.empty) == (1, 1)
+    encoded = encode(load_corpus(data, "train"), preprocessor)
+    assert (encoded.report.count, encoded.report.left_out) == (1, {"empty": 1})
 
 
-def test_batches(pair, words):
+def test_batches(pair, words, preprocessor):
     data = config(pair)
-    encoded = encode_corpus(load_corpus(data, "train"), *words)
+    encoded = encode(load_corpus(data, "train"), preprocessor)
     batches = make_batches(encoded, batch_size=3, number_of_buckets=1, shuffle=False)
     inputs, labels = batches.batch(0, 0)
     targets = words[1].encode(TARGET)
@@ -218,13 +232,13 @@ def test_batches(pair, words):
         assert array[0].any() and not array[1:].any()
 
 
-def test_a_corpus_of_files_is_no_list_of_strings_and_integers(tmp_path, words):
+def test_a_corpus_of_files_is_no_list_of_strings_and_integers(tmp_path, preprocessor):
     """Ten million pairs must fit: each takes its letters and ids, and some bytes more."""
 
     def taken(count):
         pair = write(tmp_path / "s", SOURCE * count), write(tmp_path / "t", TARGET * count)
         tracemalloc.start()
-        encoded = encode_corpus(load_corpus(config(pair), "train"), *words)
+        encoded = encode(load_corpus(config(pair), "train"), preprocessor)
         batches = make_batches(encoded, batch_size=3, number_of_buckets=2)
         now, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
@@ -237,10 +251,11 @@ def test_a_corpus_of_files_is_no_list_of_strings_and_integers(tmp_path, words):
     assert peak < 450
 
 
-def test_batches_of_another_corpus_keep_the_shapes(words):
+def test_batches_of_another_corpus_keep_the_shapes():
     def corpus(lengths):
         rows = [[5] * length for length in lengths]
-        return ParallelCorpus(rows, rows, ("x", "x"), range(9), Report("x", len(rows)))
+        ids = {"source": PackedIds(rows), "target": PackedIds(rows)}
+        return Encoded(ids, Report("x", len(rows)))
 
     train = make_batches(corpus([2, 2, 9, 9]), 2, number_of_buckets=2)
     assert train.lengths == [(2, 3, 3), (9, 10, 10)]
@@ -255,10 +270,10 @@ def test_a_development_set_is_split_off(tmp_path):
     data = config(pair, dev_fraction=0.3)
     train, dev = (load_corpus(data, split) for split in ("train", "dev"))
     assert (len(train), len(dev)) == (7, 3)
-    assert sorted([*train.source, *dev.source]) == list("abcdefghij")
-    assert [text.upper() for text in dev.source] == dev.target
-    assert [ord(text) - ord("a") + 1 for text in dev.source] == list(dev.lines)
-    assert load_corpus(data, "dev").source == dev.source  # the same each time
+    assert sorted([*train["source"], *dev["source"]]) == list("abcdefghij")
+    assert [text.upper() for text in dev["source"]] == dev["target"]
+    assert [ord(text) - ord("a") + 1 for text in dev["source"]] == dev.places.numbers.tolist()
+    assert load_corpus(data, "dev")["source"] == dev["source"]  # the same each time
     assert has_split(data, "dev") and not has_split(config(pair), "dev")
     own = replace(data, dev_source=pair[0], dev_target=pair[1])
     assert len(load_corpus(own, "train")) == 10  # a set of its own goes before
@@ -271,7 +286,7 @@ def test_multi30k_from_a_folder(tmp_path):
     write(tmp_path / "train.en.gz", SOURCE)
     write(tmp_path / "train.de", TARGET)
     data = DataConfig(dataset="multi30k", folder=str(tmp_path))
-    assert load_corpus(data, "train").target == TARGET
+    assert load_corpus(data, "train")["target"] == TARGET
     with pytest.raises(UserError, match="has no file val.en.gz or val.en; leave data.folder out"):
         load_corpus(data, "dev")
     with pytest.raises(UserError, match="languages cs, de, en, fr. Received: 'ja'"):
@@ -287,7 +302,7 @@ def test_multi30k_is_fetched_with_its_checksums(monkeypatch, tmp_path):
 
     monkeypatch.setattr(downloads, "fetch", fetch)
     data = DataConfig(dataset="multi30k", target_language="fr")
-    assert load_corpus(data, "test").source == SOURCE
+    assert load_corpus(data, "test")["source"] == SOURCE
     urls, checksums, folders = zip(*asked, strict=True)
     assert urls == tuple(MULTI30K + f"test_2016_flickr.{code}.gz" for code in ("en", "fr"))
     assert all(len(checksum) == 64 for checksum in checksums) and len(set(checksums)) == 2

@@ -144,12 +144,12 @@ def test_a_model_that_cannot_be_leaves_no_run_folder(tmp_path, monkeypatch):
 
 def test_the_figures_of_an_epoch_are_exact(task, config):
     corpus = load_corpus(config.data, "dev")
-    corpus = corpus.part([row for row, text in enumerate(corpus.source) if len(text) < 12][:7])
+    corpus = corpus.take([row for row, text in enumerate(corpus["source"]) if len(text) < 12][:7])
     batches = task.make_batches(task.encode(corpus), 4, shuffle=False)
     figures = task.development(corpus, batches, config)()
-    texts = [each.text for each in task.translate(corpus.source, beam_size=1)]
-    assert figures["val_bleu"] == bleu(texts, corpus.target).value
-    scored = task.score(corpus.source, corpus.target)
+    texts = [each.text for each in task.translate(corpus["source"], beam_size=1)]
+    assert figures["val_bleu"] == bleu(texts, corpus["target"]).value
+    scored = task.score(corpus["source"], corpus["target"])
     nats = -sum(each.log_probability for each in scored)
     tokens = sum(len(each.tokens) + 1 for each in scored)
     np.testing.assert_allclose(figures["val_loss"], nats / tokens, rtol=1e-4)
@@ -158,20 +158,20 @@ def test_the_figures_of_an_epoch_are_exact(task, config):
 
 def test_evaluation_takes_the_runs_own_sets_or_files(task, config, tmp_path):
     test, dev = (load_corpus(config.data, split) for split in ("test", "dev"))
-    assert evaluation_corpus(asked(config)).source == test.source
-    assert evaluation_corpus(asked(config, split="dev")).source == dev.source
+    assert evaluation_corpus(asked(config))["source"] == test["source"]
+    assert evaluation_corpus(asked(config, split="dev"))["source"] == dev["source"]
     untested = dataclasses.replace(
         config, data=dataclasses.replace(config.data, test=None, max_length=1)
     )
-    assert evaluation_corpus(asked(untested)).source == dev.source
+    assert evaluation_corpus(asked(untested))["source"] == dev["source"]
     report = {"data": test.report.name}
-    report |= task.evaluate_text(test.source[:9], test.target[:9], beam_size=1)
+    report |= task.evaluate_text(test["source"][:9], test["target"][:9], beam_size=1)
     assert f"{report['bleu']:.2f}" in table(report) and "9 sentence pairs" in table(report)
     with pytest.raises(UserError, match="run has no data of its own: give --source"):
         evaluation_corpus(asked(None))
     path = tmp_path / "pairs.tsv"
     path.write_text("a\tb\n")
-    assert evaluation_corpus(asked(None, input=str(path))).target == ["b"]  # a preset with files
+    assert evaluation_corpus(asked(None, input=str(path)))["target"] == ["b"]  # a preset with files
 
 
 def test_scores_of_many_pairs_are_written_part_after_part(task, config, monkeypatch, tmp_path):
@@ -182,9 +182,11 @@ def test_scores_of_many_pairs_are_written_part_after_part(task, config, monkeypa
         return Translator.score(task, sources, targets, **options)
 
     (tmp_path / "pairs.tsv").write_text(
-        "".join(f"{one}\t{other}\n" for one, other in zip(test.source, test.target, strict=True))
+        "".join(
+            f"{one}\t{other}\n" for one, other in zip(test["source"], test["target"], strict=True)
+        )
     )
-    expected = [each.log_probability for each in task.score(test.source, test.target)]
+    expected = [each.log_probability for each in task.score(test["source"], test["target"])]
     monkeypatch.setattr(verbs, "BATCHES_IN_A_CHUNK", 1)
     monkeypatch.setattr(task, "search", task.search.replace(batch_size=16))
     monkeypatch.setattr(task, "score", score)
@@ -199,9 +201,9 @@ def test_alignment_errors_of_known_attention(task, tmp_path):
     (tmp_path / "pairs.tsv").write_text("2 ottobre 1999\t1999-10-02\nle 4 juin\t4 5 6\n")
     corpus = evaluation_corpus(asked(None, input=str(tmp_path / "pairs.tsv")))
     read, write = task.preprocessor.source_tokenizer, task.preprocessor.target_tokenizer
-    results = task.score(corpus.source, corpus.target)
+    results = task.score(corpus["source"], corpus["target"])
     lines = []
-    for result, source, target in zip(results, corpus.source, corpus.target, strict=True):
+    for result, source, target in zip(results, corpus["source"], corpus["target"], strict=True):
         sums = np.zeros((len(target.split()), len(source.split())))
         for row, word in enumerate(words_of_line(write, target)):
             for column, other in enumerate(words_of_line(read, source)):

@@ -255,9 +255,8 @@ def test_a_vocabulary_that_a_network_cannot_have_is_refused(tmp_path, traced_now
 # ---- Other labels.
 
 
-@pytest.mark.parametrize("linear", [None, "naive_bayes"])
-def test_a_new_head_keeps_the_labels_that_stay(linear, tmp_path, capsys, traced_nowhere):
-    task = TextClassifier.from_texts(TEXTS, LABELS, units=4, linear=linear)
+def test_a_new_head_keeps_the_labels_that_stay(tmp_path, capsys, traced_nowhere):
+    task = TextClassifier.from_texts(TEXTS, LABELS, units=4)
     task.fit(TEXTS, LABELS, verbose=0)
     task.save_to_preset(tmp_path / "two")
     again = TextClassifier.from_preset(tmp_path / "two", labels=["mixed", "yes", "no"])

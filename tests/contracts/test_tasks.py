@@ -18,7 +18,6 @@ from keras_attention.applications import (
     summarization,
     translation,
 )
-from keras_attention.applications.answer_selection.data import as_questions
 from keras_attention.applications.base.network import Network
 from keras_attention.applications.base.task import TextTask
 from keras_attention.applications.command import main
@@ -331,9 +330,6 @@ def test_an_iterator_of_examples_is_their_list(name, traced_nowhere):
     with pytest.raises(ValueError, match="`tf.data.Dataset` of batches .*: an iterator of "):
         task.fit(*entry.data, validation_data=itertools.repeat(batch))
     assert task.fit(*map(iter, batch), batch_size=6, verbose=0).history["loss"]
-    if name == "AnswerRanker":
-        questions = as_questions(*batch).questions
-        assert task.fit((each for each in questions), batch_size=6, verbose=0).history["loss"]
 
 
 @pytest.mark.parametrize("name", TASKS)

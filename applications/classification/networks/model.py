@@ -10,7 +10,6 @@ from keras_attention.layers import InnerAttentionGRU, LuongAttention
 
 from ...base.network import Network
 from ..config import STACKS, ModelConfig
-from ..linear import LinearScores
 from .backbones import BackboneEncoder, Pretrained
 from .encoders import CrossEncoder, FlatEncoder, HierarchicalEncoder, InnerEncoder
 from .layers import PACKAGE, Contextual, Pool, WordVectors
@@ -35,8 +34,6 @@ class Classifier(Network):
             `BackboneEncoder`; `TextEncoder` says what it has to offer.
         outputs: how many scores there are.
         dropout: rate of dropout on the vector.
-        prior: a layer from ids to scores that are added to the network's own once it is trained,
-            like `LinearScores`; training leaves them out, as they know its texts. None for none.
         **kwargs: `name`, `dtype` and the like of `keras.Model`.
 
     Call arguments:
@@ -70,7 +67,6 @@ class Classifier(Network):
         encoder: keras.layers.Layer,
         outputs: int,
         dropout: float = 0.0,
-        prior: keras.layers.Layer | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -80,7 +76,6 @@ class Classifier(Network):
                 f"Received: encoder={encoder!r}"
             )
         self.encoder = self.part("encoder", encoder, None)
-        self.prior = self.part("prior", prior, lambda: None)
         self.outputs_count = outputs
         self.dropout = dropout
         self._dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
@@ -118,17 +113,7 @@ class Classifier(Network):
         if isinstance(vectors, WordVectors):
             channels = (each for each in (vectors.embedding, vectors.static) if each is not None)
             found["vocabulary_size"] = [(each.embeddings, 0) for each in channels]
-        if isinstance(self.prior, LinearScores):  # its pairs of words have hashes of ids for rows
-            found["vocabulary_size"].append((self.prior.words, 0))
-            of_labels = (self.prior.words, 1), (self.prior.pairs, 1), (self.prior.bias, 0)
-            found["outputs"] += of_labels
         return found
-
-    def with_entries(self, kept):
-        new = super().with_entries(kept)
-        if "vocabulary_size" in kept and isinstance(new.prior, LinearScores):
-            new.prior.pairs.assign(ops.zeros(new.prior.pairs.shape))
-        return new
 
     def call(self, inputs, training=False):
         return self.attend(inputs, training=training)[0]
@@ -139,10 +124,7 @@ class Classifier(Network):
         """Return the logits `(B, outputs)` and the attention weights of the encoder."""
         vector, weights = self.encoder(inputs, training=training)
         scores = self.answer(self._dropout(vector, training=training))
-        scores = ops.cast(scores, keras.backend.result_type(scores.dtype, "float32"))
-        if self.prior is not None and not training:
-            scores += ops.cast(self.prior(inputs["text"]), scores.dtype)
-        return scores, weights
+        return ops.cast(scores, keras.backend.result_type(scores.dtype, "float32")), weights
 
     def compute_mask(self, inputs, previous_mask=None):
         """Return which rows are texts, so that metrics leave rows of padding out."""
@@ -157,8 +139,7 @@ class Classifier(Network):
         return keras.KerasTensor((inputs["text"].shape[0], self.outputs_count), dtype)
 
     def get_config(self):
-        parts = {"encoder": self.encoder} | ({} if self.prior is None else {"prior": self.prior})
-        own = {**self.config_of(**parts), "outputs": self.outputs_count}
+        own = {**self.config_of(encoder=self.encoder), "outputs": self.outputs_count}
         return {**super().get_config(), **own, "dropout": self.dropout}
 
 
@@ -232,11 +213,8 @@ def build_model(
         encoder = InnerEncoder(*words, *grus, pooled, compare, **marks, **common)
     else:
         encoder = FlatEncoder(*words, pooled, **common)
-    prior, counts = None, (vocabulary_size, outputs)
-    if config.linear is not None:
-        prior = LinearScores(*counts, config.linear, config.linear_weight, name="prior")
     options = {"name": name.replace("-", "_"), "dtype": dtype}
-    return Classifier(encoder, outputs, config.dropout, prior, **options)
+    return Classifier(encoder, outputs, config.dropout, **options)
 
 
 def settings_of_network(network: Classifier) -> dict[str, Any]:
@@ -266,7 +244,4 @@ def settings_of_network(network: Classifier) -> dict[str, Any]:
         found |= {} if context.units is None else {"model.units": context.units}
     if isinstance(encoder, (CrossEncoder, InnerEncoder)):
         found["model.exact_match"] = encoder.exact_match
-    if isinstance(network.prior, LinearScores):
-        found["model.linear"] = network.prior.kind
-        found["model.linear_weight"] = network.prior.weight
     return found

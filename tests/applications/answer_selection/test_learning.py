@@ -6,12 +6,14 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention.applications.answer_selection.batches import EncodedQuestions, TrainingBatches
+from keras_attention.applications.answer_selection.batches import TrainingBatches
 from keras_attention.applications.answer_selection.config import TrainingConfig
 from keras_attention.applications.answer_selection.networks.selector import HardestHinge
-from keras_attention.applications.answer_selection.preprocessor import Coverage
 from keras_attention.applications.answer_selection.task import question_loss
+from keras_attention.applications.data.corpus import Report
+from keras_attention.applications.data.encoded import Encoded
 from keras_attention.applications.errors import UserError
+from keras_attention.applications.text import PackedIds
 
 NEGATIVES = 3
 
@@ -20,14 +22,25 @@ NEGATIVES = 3
 def encoded():
     """Questions of 0 to 6 wrong candidates; each text is one id that says which it is."""
     labels = [[1, 0, 0, 0, 0, 0, 0], [0, 1], [1], [0, 0], [1, 0, 1, 0, 0]]
-    return EncodedQuestions(
-        questions=[[100 + index] for index in range(len(labels))],
-        candidates=[
-            [[10 * index + place + 1] * (place + 1) for place in range(len(row))]
-            for index, row in enumerate(labels)
-        ],
-        labels=labels,
-        coverage=Coverage(1, 0, 0),
+    candidates = [
+        [10 * index + place + 1] * (place + 1)
+        for index, row in enumerate(labels)
+        for place in range(len(row))
+    ]
+    return encoded_of([100 + index for index in range(len(labels))], candidates, labels)
+
+
+def encoded_of(questions, candidates, labels):
+    """Questions of one id each, the ids of all candidates, and the labels of each question's."""
+    counts = np.array(list(map(len, labels)))
+    return Encoded(
+        {
+            "question": PackedIds([[each] for each in questions]),
+            "candidates": PackedIds(candidates),
+        },
+        Report("x", len(questions)),
+        {"labels": np.concatenate(labels)},
+        groups={"candidates": counts, "labels": counts},
     )
 
 
@@ -53,10 +66,10 @@ def test_each_right_candidate_comes_once_with_wrong_ones(encoded):
 
 
 def test_a_question_alone_has_its_own_wrong_candidates_again(encoded):
-    alone = dataclasses.replace(encoded.part([4]), questions=[[104]])
+    alone = encoded.take([4])
+    assert len(alone) == 1 and alone["question"] == [[104]]
     # Another question without candidates has none to lend.
-    empty = dataclasses.replace(alone, questions=[[104], [1]], labels=[*alone.labels, []])
-    empty = dataclasses.replace(empty, candidates=[*alone.candidates, []])
+    empty = encoded_of([104, 1], list(alone["candidates"]), [alone.values["labels"], []])
     for each in (alone, empty):
         found = rows(TrainingBatches(each, batch_size=2, negatives=7, seed=5), epoch=0)
         for _, (first, *drawn) in found:
@@ -76,7 +89,7 @@ def test_batches_are_a_function_of_seed_and_epoch(encoded):
 
 
 def test_validation_batches_are_always_the_same_and_weights_go_with_their_question(encoded):
-    weighted = dataclasses.replace(encoded, weights=[1.0, 2.0, 3.0, 4.0, 5.0])
+    weighted = dataclasses.replace(encoded, weights=np.arange(1.0, 6.0))
     batches = TrainingBatches(weighted, batch_size=2, negatives=NEGATIVES, seed=5, shuffle=False)
     passes = [list(batches.to_dataset(start, epochs=start // 3 + 1)) for start in (0, 3)]
     for one, other in zip(*passes, strict=True):

@@ -5,13 +5,19 @@ import gzip
 import numpy as np
 import pytest
 
+from keras_attention.applications.answer_selection import AnswerPreprocessor
 from keras_attention.applications.answer_selection import data as facts
+from keras_attention.applications.answer_selection.batches import encode
 from keras_attention.applications.answer_selection.config import DataConfig
 from keras_attention.applications.answer_selection.data import (
+    ALONE,
+    EMPTY,
     as_questions,
+    check,
     has_split,
-    load_questions,
-    read_questions,
+    judgements_of,
+    load_corpus,
+    read_corpus,
 )
 from keras_attention.applications.errors import UserError
 from tests.data_folder import data_folder
@@ -32,10 +38,11 @@ def write(tmp_path, text, name="questions.tsv"):
 
 
 def flat(questions):
+    names = ("id", "question", "candidate_ids", "candidates", "labels")
     return [
-        (question.id, question.text, c.id, c.text, c.label)
-        for question in questions.questions
-        for c in question.candidates
+        (name, question, *candidate)
+        for name, question, *columns in zip(*(questions[each] for each in names), strict=True)
+        for candidate in zip(*columns, strict=True)
     ]
 
 
@@ -48,12 +55,12 @@ def test_wikiqa_keeps_its_ids_and_order(tmp_path):
     path = tmp_path / "x.tsv.gz"
     path.write_bytes(gzip.compress(wikiqa(*rows).encode()))
     expected = [rows[0], rows[2], rows[1]]
-    assert flat(read_questions(path)) == [(*row[:4], int(row[4])) for row in expected]
+    assert flat(read_corpus(path)) == [(*row[:4], int(row[4])) for row in expected]
 
 
 def test_trecqa_is_csv(tmp_path):
     path = write(tmp_path, 'qtext,label,atext\n"who , x ?",1,"a ""b"" , c"\n"who , x ?",0,d\n')
-    assert flat(read_questions(path)) == [
+    assert flat(read_corpus(path)) == [
         ("1", "who , x ?", "1-0", 'a "b" , c', 1),
         ("1", "who , x ?", "1-1", "d", 0),
     ]
@@ -63,14 +70,14 @@ def test_csv_of_quoted_lines_and_of_a_long_answer(tmp_path):
     long = "word " * 100_000  # more than csv's own limit of a field
     path = write(tmp_path, f'qtext,label,atext\nq ?,1,"one\ntwo"\nq ?,0,{long}\nq ?,2,c\n')
     with pytest.raises(UserError, match="line 5: a label is 0"):
-        read_questions(path)
+        read_corpus(path)
     path = write(tmp_path, f'qtext,label,atext\nq ?,1,"one\ntwo"\nq ?,0,{long}\n')
-    assert [each[3] for each in flat(read_questions(path))] == ["one\ntwo", long]
+    assert [each[3] for each in flat(read_corpus(path))] == ["one\ntwo", long]
 
 
 def test_plain_lines_of_one_question_belong_together(tmp_path):
     path = write(tmp_path, "p ?\ta\t1\nq ?\tb\t0\np ?\ta\t0\n")
-    assert flat(read_questions(path)) == [
+    assert flat(read_corpus(path)) == [
         ("1", "p ?", "1-0", "a", 1),
         ("1", "p ?", "1-1", "a", 0),
         ("2", "q ?", "2-0", "b", 0),
@@ -79,17 +86,20 @@ def test_plain_lines_of_one_question_belong_together(tmp_path):
 
 def test_empty_texts_are_counted_or_refused(tmp_path):
     path = write(tmp_path, "p ?\ta\t1\np ?\t \t0\nq ?\t\t1\n\tb\t0\nr ?\tc\t0\n")
-    questions = read_questions(path, on_empty="skip")
-    assert [question.text for question in questions.questions] == ["p ?", "r ?"]
-    assert (questions.empty, questions.without_candidates) == (3, 2)
-    report = questions.report
-    assert "2 questions with 2 candidates" in report and "3 empty texts left out" in report
-    assert "1 questions have no right one" in report and "1 have right ones only" in report
-    assert "2 questions without a candidate left out" in report
+    questions = read_corpus(path, on_empty="skip")
+    assert questions["question"] == ["p ?", "r ?"]
+    assert questions.report.left_out == {EMPTY: 3, ALONE: 2}
+    report = str(encode(questions, AnswerPreprocessor.adapt(["p a r d"])).report)
+    assert "Read 2 questions from " in report and "They have 2 candidates. " in report
+    assert "1 of them have no right candidate." in report
+    assert "1 of them have right candidates only." in report
+    assert "3 were left out (lines with an empty text)." in report
+    assert "2 were left out (questions without a candidate)." in report
+    assert report.endswith(" 50.0% of 6 words are unknown.")
     with pytest.raises(
         UserError, match="line 2: an empty question or cand.* Received: 'p .' and ' '"
     ):
-        read_questions(path)
+        read_corpus(path)
 
 
 @pytest.mark.parametrize(
@@ -98,12 +108,12 @@ def test_empty_texts_are_counted_or_refused(tmp_path):
         ("p ?\ta\t2\n", "line 1: a label is 0 .wrong. or 1 .right.. Received: '2'"),
         ("p ?\ta\t1\nq ?\tb\t-1\n", "line 2: a label"),
         ("p ?\ta\n", "line 1: expected question, tab, candidate, tab, label. Received: 2 columns"),
-        (HEADER + "\nQ1\ta\n", "line 2: expected 7 columns, as the header. Received: 2"),
+        (HEADER + "\nQ1\ta\n", "line 2: expected 7 columns, as in the header. Received: 2"),
         (
             "QuestionID\tQuestion\n",
-            "header lacks SentenceID, Sentence, Label. Received: 'QuestionID, Question'",
+            "line 1: there is no column 'SentenceID'.* Columns: QuestionID, Question",
         ),
-        ("qtext,label,atext\na,1\n", "line 2: expected qtext,label,atext. Received: 2"),
+        ("qtext,label,atext\na,1\n", "line 2: expected 3 columns, as in the header. Received: 2"),
         ('qtext,label,atext\n"a,1,b\n', "no CSV"),
         ("qtext,label,atext\na,yes,b\n", "line 2: a label"),
         (HEADER + "\n", "no question with a candidate is left"),
@@ -120,18 +130,18 @@ def test_empty_texts_are_counted_or_refused(tmp_path):
 )
 def test_what_is_wrong_is_named_with_its_line(tmp_path, text, message):
     with pytest.raises(UserError, match=message):
-        read_questions(write(tmp_path, text))
+        read_corpus(write(tmp_path, text))
 
 
 def test_known_sets_and_files(tmp_path):
     write(tmp_path, "p ?\ta\t1\n", "dev.csv")
     data = DataConfig(dataset="trecqa", folder=str(tmp_path), test=str(tmp_path / "own"))
     assert [has_split(data, split) for split in ("train", "dev", "test")] == [False, True, True]
-    assert len(load_questions(data, "dev")) == 1
+    assert len(load_corpus(data, "dev")) == 1
     with pytest.raises(UserError, match="no file .*train.csv"):
-        load_questions(data, "train")
-    with pytest.raises(UserError, match="no train data: give data.train"):
-        load_questions(DataConfig(), "train")
+        load_corpus(data, "train")
+    with pytest.raises(UserError, match="There is no train data: give data.train"):
+        load_corpus(DataConfig(), "train")
 
 
 @pytest.mark.parametrize(
@@ -149,15 +159,19 @@ def test_settings_that_do_not_go_together_are_refused(settings, message):
 
 
 def test_facts_ask_one_of_the_relations_told():
-    questions = facts.make_facts("train")
-    assert questions == facts.make_facts("train") and questions[:7] != facts.make_facts("dev")[:7]
-    for question in questions:
-        assert len(question.right) == 1 and len(question.candidates) == len(facts.RELATIONS)
-        name = next(f for f in facts.FIRST if f in question.text)
-        assert all(name in candidate.text for candidate in question.candidates)
+    corpus, dev = facts.make_facts("train"), facts.make_facts("dev")
+    assert corpus == facts.make_facts("train") and corpus["question"][:7] != dev["question"][:7]
+    names = ("question", "candidates", "labels")
+    questions = list(zip(*(corpus[name] for name in names), strict=True))
+    for question, candidates, labels in questions:
+        assert sum(labels) == 1 and len(candidates) == len(labels) == len(facts.RELATIONS)
+        name = next(f for f in facts.FIRST if f in question)
+        assert all(name in candidate for candidate in candidates)
     # The place of a relation does not give it away.
-    asked = [q for q in questions if q.text.startswith("where was") and q.text.endswith("born ?")]
-    assert len({[c.label for c in q.candidates].index(1) for q in asked}) == len(facts.RELATIONS)
+    asked = [
+        labels for q, _, labels in questions if q.startswith("where was") and q.endswith("born ?")
+    ]
+    assert len({labels.index(1) for labels in asked}) == len(facts.RELATIONS)
 
 
 @pytest.mark.parametrize(
@@ -189,41 +203,40 @@ def test_questions_at_hand_in_columns_and_parts():
     questions = as_questions(pairs, [[1, 0], [0]], [1.0, 3.0])
     assert flat(questions)[2] == ("2", "q ?", "2-0", "c", 0)
     first, last = questions.split(0.5)
-    assert [each.questions[0].weight for each in (first, last)] == [1.0, 3.0]
+    assert [each.weights for each in (first, last)] == [[1.0], [3.0]]
+    assert last.place(0) == "x[1]"
     with pytest.raises(ValueError, match="Received: 1 for 2 questions"):
         as_questions(pairs, [[1, 0]])
     with pytest.raises(ValueError, match=r"Received: x\[0\]=3"):
         as_questions([3], [[1]])
-    assert as_questions(first.questions).questions[0].weight == 1.0
-    assert as_questions(last.questions).questions[0].weight == 3.0
-    weighted = as_questions(questions, weights=np.array([2, 4]))
-    assert [each.weight for each in weighted.questions] == [2.0, 4.0]
+    assert as_questions(last) == last
+    assert as_questions(questions, weights=np.array([2, 4])).weights == [2.0, 4.0]
     with pytest.raises(ValueError, match="`sample_weight` should hold numbers"):
         as_questions(pairs, [[1, 0], [0]], [1.0, None])
-    with pytest.raises(ValueError, match="A Question holds its labels"):
+    with pytest.raises(ValueError, match="A corpus of questions holds its labels"):
         as_questions(questions, [[0, 1], [1]])
     with pytest.raises(ValueError, match="Too few questions to hold 0.5"):
         last.split(0.5)
     with pytest.raises(UserError, match="no question has a right candidate"):
-        last.check()
+        check(last)
 
 
 def test_ids_that_come_twice_are_refused_where_rankings_are_judged():
-    questions = as_questions([("p ?", ["a", "b"], [1, 0])]).questions
+    questions = as_questions([("p ?", ["a", "b"], [1, 0])])
     with pytest.raises(ValueError, match="should have different ids"):
-        _ = as_questions([*questions, *questions]).judgements
+        judgements_of(questions.take([0, 0]))
 
 
 def test_the_published_sets_have_their_published_counts():
     data = DataConfig(dataset="wikiqa", folder=str(data_folder("wikiqa")))
     counts = [
-        (len(each), sum(len(q.candidates) for q in each.questions))
-        for each in (load_questions(data, split) for split in ("train", "dev", "test"))
+        (len(each), sum(map(len, each["candidates"])))
+        for each in (load_corpus(data, split) for split in ("train", "dev", "test"))
     ]
     assert counts == [(2118, 20360), (296, 2733), (633, 6165)]
     data = DataConfig(dataset="trecqa", folder=str(data_folder("trecqa")))
-    train = load_questions(data, "train")
-    assert (len(train), sum(len(q.candidates) for q in train.questions)) == (
+    train = load_corpus(data, "train")
+    assert (len(train), sum(map(len, train["candidates"]))) == (
         93,
         4718,
     )  # 94 TREC questions, two of the same words

@@ -43,7 +43,7 @@ def assert_refused(done, message):
 
 def test_training_learns_and_reports(answers_run):
     written = (answers_run.parent / "stderr").read_text()
-    assert "facts (train): 400 questions with 2,000 candidates; 0.0% of" in written
+    assert "Read 400 questions from facts (train). They have 2,000 candidates. 0.0% of" in written
     assert "13 batches" in written
     assert "best val_mrr" in written
     figures = read_metrics(RunFolder(answers_run).metrics)
@@ -168,9 +168,9 @@ def test_export_scores_strings(answers_run, answers_ranker, capsys, tmp_path):
     [
         (
             ["predict", "{run}", "--question", " ", "--candidates", "{two}"],
-            "the question has no words. Received: ' '.",
+            "The question has no words. Received: ' '.",
         ),
-        (["predict", "{run}", "--question", "a", "--candidates", "{gap}"], "candidate 2 has no"),
+        (["predict", "{run}", "--question", "a", "--candidates", "{gap}"], "Candidate 2 has no"),
         (["predict", "{run}", "--question", "a", "--candidates", "{empty}"], "is empty"),
         (["predict", "{run}", "--candidates", "{two}"], "required: --question"),
         (["predict", "{run}", "--question", "a", "--beam", "3"], "unknown argument --beam"),

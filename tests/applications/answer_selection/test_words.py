@@ -15,7 +15,7 @@ from keras_attention.applications.answer_selection.vectors import (
     write_vectors,
 )
 from keras_attention.applications.errors import UserError
-from keras_attention.applications.text import WordTokenizer
+from keras_attention.applications.text import PackedIds, WordTokenizer
 
 TEXTS = [
     "When was Ötzi found?",
@@ -82,8 +82,11 @@ def test_questions_without_candidates_have_none(words):
 
 
 def test_padding_is_to_a_multiple():
-    np.testing.assert_array_equal(padded([[1, 2, 3], []], 2), [[1, 2, 3, 0], [0, 0, 0, 0]])
-    assert padded([[]]).shape == (1, 8)
+    np.testing.assert_array_equal(
+        padded(PackedIds([[1, 2, 3], []])), [[1, 2, 3] + [0] * 5, [0] * 8]
+    )
+    assert padded(PackedIds([[]])).shape == (1, 8)
+    assert padded(PackedIds([[5] * 9])).shape == (1, 16)
 
 
 def write(tmp_path, text, name="vectors.txt"):

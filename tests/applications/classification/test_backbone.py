@@ -25,9 +25,9 @@ from keras_attention.applications.classification import (
     build_model,
     load_pretrained,
 )
+from keras_attention.applications.classification.known_sets import generate
 from keras_attention.applications.classification.networks import backbones
 from keras_attention.applications.classification.networks.backbones import BackboneTokenizer
-from keras_attention.applications.classification.tables import generate
 from keras_attention.applications.errors import UserError
 from tests.applications.classification.conftest import randomize
 from tests.applications.commands import assert_same_training, call_command

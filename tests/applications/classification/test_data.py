@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import gzip
 import shutil
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -16,25 +17,30 @@ from keras_attention.applications.classification.config import (
     TrainingConfig,
 )
 from keras_attention.applications.classification.data import (
-    Encoded,
-    Examples,
-    encode_examples,
-    load_examples,
+    encode,
+    load_corpus,
     make_batches,
-    read_examples,
+    read_corpus,
+)
+from keras_attention.applications.classification.known_sets import (
+    NLTK,
+    STARS,
+    generate,
+    read_known,
 )
 from keras_attention.applications.classification.preprocessor import (
     ClassificationPreprocessor,
     Labels,
     as_labels,
-    in_sentences,
     kind_of,
 )
 from keras_attention.applications.classification.results import table
-from keras_attention.applications.classification.tables import NLTK, STARS, generate, read_known
 from keras_attention.applications.command.cli import load_task, read_config
+from keras_attention.applications.data.corpus import Report
+from keras_attention.applications.data.encoded import Encoded
 from keras_attention.applications.errors import UserError
-from keras_attention.applications.text import END_ID, WordTokenizer
+from keras_attention.applications.text import END_ID, PackedIds, WordTokenizer
+from keras_attention.applications.text.packed import in_sentences
 
 ROWS = [("It was good .", "yes"), ("bad, bad", "no"), ('so "quoted"', "yes"), ("no way", "no")]
 
@@ -45,8 +51,8 @@ def write(folder, name, text, encoding="utf-8"):
     return str(path)
 
 
-def pairs(examples):
-    return [(item.texts[0], item.label) for item in examples.items]
+def pairs(corpus):
+    return list(zip(corpus["text"], corpus["label"], strict=True))
 
 
 def test_csv_tsv_and_json_lines_give_the_same(tmp_path):
@@ -62,15 +68,15 @@ def test_csv_tsv_and_json_lines_give_the_same(tmp_path):
         ]
     )
     for name, content in (("a.csv", csv), ("a.tsv", tsv), ("a.jsonl", lines)):
-        assert pairs(read_examples(DataConfig(), write(tmp_path, name, content))) == ROWS
+        assert pairs(read_corpus(write(tmp_path, name, content), DataConfig())) == ROWS
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(csv.encode()))
-    assert pairs(read_examples(DataConfig(), str(tmp_path / "a.csv.gz"))) == ROWS
+    assert pairs(read_corpus(str(tmp_path / "a.csv.gz"), DataConfig())) == ROWS
 
 
 def test_a_quoted_record_counts_its_lines(tmp_path):
     path = write(tmp_path, "a.csv", 'text,label\n"two\nlines",yes\n"",no\n')
     with pytest.raises(UserError, match=r"a\.csv, line 4: column 'text' is empty"):
-        read_examples(DataConfig(), path)
+        read_corpus(path, DataConfig())
 
 
 def test_named_columns_and_labels_of_every_kind(tmp_path):
@@ -78,11 +84,11 @@ def test_named_columns_and_labels_of_every_kind(tmp_path):
     path = write(tmp_path, "a.tsv", text)
     common = {"text_column": "first", "second_column": "other"}
     many = DataConfig(**common, label_column="topics", labels="many")
-    items = read_examples(many, path).items
-    assert [item.texts for item in items] == [("a b", "c"), ("d", "e")]
-    assert [item.label for item in items] == [("x", "y"), ()]
+    corpus = read_corpus(path, many)
+    assert (corpus["text"], corpus["second"]) == (["a b", "d"], ["c", "e"])
+    assert corpus["label"] == [("x", "y"), ()]
     number = DataConfig(**common, label_column="grade", labels="number")
-    assert [item.label for item in read_examples(number, path).items] == [1.5, -2.0]
+    assert read_corpus(path, number)["label"] == [1.5, -2.0]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +119,7 @@ def test_named_columns_and_labels_of_every_kind(tmp_path):
 )
 def test_bad_tables_are_named_by_file_and_line(tmp_path, name, content, message):
     with pytest.raises(UserError, match=message):
-        read_examples(DataConfig(), write(tmp_path, name, content))
+        read_corpus(write(tmp_path, name, content), DataConfig())
 
 
 def test_mixed_encodings(tmp_path):
@@ -121,9 +127,8 @@ def test_mixed_encodings(tmp_path):
     with pytest.raises(
         UserError, match=r"a\.tsv, line 3: expected UTF-8 text. Received: the byte 0xe9"
     ):
-        read_examples(DataConfig(), path)
-    items = read_examples(DataConfig(encoding="latin-1"), path).items
-    assert items[1].texts == ("café",)
+        read_corpus(path, DataConfig())
+    assert read_corpus(path, DataConfig(encoding="latin-1"))["text"][1] == "café"
 
 
 @pytest.mark.parametrize(
@@ -138,14 +143,14 @@ def test_lines_of_two_encodings_in_one_file(tmp_path, name, header, row):
     encoded = [line.encode() for line in lines] + [row.format("é").encode("latin-1")]
     (tmp_path / name).write_bytes(b"\n".join(encoded) + b"\n")
     with pytest.raises(UserError, match=rf"{name}, line {len(encoded)}: expected UTF-8 text"):
-        read_examples(DataConfig(), str(tmp_path / name))
+        read_corpus(str(tmp_path / name), DataConfig())
 
 
 def test_empty_texts_are_skipped_and_counted_where_asked(tmp_path):
     path = write(tmp_path, "a.csv", 'text,label\n"",y\nx,y\n"  ",z\n')
-    examples = read_examples(DataConfig(on_empty="skip"), path)
+    examples = read_corpus(path, DataConfig(on_empty="skip"))
     assert pairs(examples) == [("x", "y")]
-    assert str(examples.report) == f"{path}: 1 examples, 2 left out (empty)"
+    assert str(examples.report) == f"Read 1 examples from {path}. 2 were left out (empty)."
 
 
 def test_texts_in_which_a_tokenizer_finds_no_words(tmp_path, monkeypatch):
@@ -153,10 +158,13 @@ def test_texts_in_which_a_tokenizer_finds_no_words(tmp_path, monkeypatch):
     letters = lambda lines: [[5 for each in line if each.isalpha()] for line in lines]  # noqa: E731
     monkeypatch.setattr(preprocessor.tokenizer, "encode", letters)
     path = write(tmp_path, "b.csv", "text,label\nx,a\n...,b\n")
-    examples = read_examples(DataConfig(), path)
-    with pytest.raises(UserError, match=r"b\.csv, line 3: there are no words in the text"):
-        encode_examples(examples, preprocessor)
-    encoded = encode_examples(read_examples(DataConfig(on_empty="skip"), path), preprocessor)
+    examples = read_corpus(path, DataConfig())
+    with pytest.raises(
+        UserError,
+        match=r"b\.csv, line 3: a text should have words. Received: '\.\.\.'; correct the",
+    ):
+        encode(examples, preprocessor)
+    encoded = encode(read_corpus(path, DataConfig(on_empty="skip")), preprocessor)
     assert encoded.report.left_out == {"empty": 1}
 
 
@@ -165,8 +173,7 @@ def test_a_document_of_a_hundred_thousand_words_in_every_kind_of_table(tmp_path)
     tables = {"a.csv": f'text,label\n"{text}",y\n', "a.tsv": f"text\tlabel\n{text}\ty\n"}
     tables["a.jsonl"] = f'{{"text": "{text}", "label": "y"}}\n'
     for name, content in tables.items():
-        (item,) = read_examples(DataConfig(), write(tmp_path, name, content)).items
-        assert item.texts == (text,)
+        assert read_corpus(write(tmp_path, name, content), DataConfig())["text"] == [text]
 
 
 @pytest.mark.parametrize(
@@ -176,21 +183,20 @@ def test_a_document_of_a_hundred_thousand_words_in_every_kind_of_table(tmp_path)
 def test_json_values_that_are_no_labels(tmp_path, labels, value):
     path = write(tmp_path, "a.jsonl", f'{{"text": "x", "label": {value}}}\n')
     with pytest.raises(UserError, match=r"a\.jsonl, line 1: column 'label' must hold .*label"):
-        read_examples(DataConfig(labels=labels), path)
+        read_corpus(path, DataConfig(labels=labels))
 
 
 def test_numbers_and_lists_of_them_are_labels_in_json(tmp_path):
     lines = '{"text": "x", "label": [2, "b"]}\n{"text": "x", "label": 3}\n'
     path = write(tmp_path, "a.jsonl", lines + '{"text": "x", "label": []}\n')
-    found = [item.label for item in read_examples(DataConfig(labels="many"), path).items]
-    assert found == [("2", "b"), ("3",), ()]
+    assert read_corpus(path, DataConfig(labels="many"))["label"] == [("2", "b"), ("3",), ()]
 
 
 def test_numbers_must_be_numbers(tmp_path):
     for value in ("many", "nan", "inf", ""):
         path = write(tmp_path, "a.tsv", f"text\tlabel\nx\t{value}\n")
         with pytest.raises(UserError, match=r"line 2: column 'label' must hold a number"):
-            read_examples(DataConfig(labels="number"), path)
+            read_corpus(path, DataConfig(labels="number"))
 
 
 def table_of(counts, folder):
@@ -198,16 +204,30 @@ def table_of(counts, folder):
     return write(folder, "train.tsv", "\n".join(["text\tlabel", *rows, ""]))
 
 
+def test_a_table_takes_little_more_than_its_letters(tmp_path):
+    def taken(count):
+        path = table_of({"a": count, "b": count}, tmp_path)
+        tracemalloc.start()
+        corpus = load_corpus(DataConfig(train=path), "train")
+        size = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        assert len(corpus) == 2 * (count - round(0.1 * count))
+        return size
+
+    letters = len("text a 1000")
+    assert (taken(2000) - taken(1000)) / 2000 < letters + 60  # strings alone take 60 and more
+
+
 def test_a_class_with_one_example(tmp_path):
     path = table_of({"a": 9, "b": 9, "rare": 1}, tmp_path)
     with pytest.raises(UserError, match=r"train\.tsv, line 20: label 'rare' has 1 example"):
-        load_examples(DataConfig(train=path), "train")
+        load_corpus(DataConfig(train=path), "train")
     skipping = DataConfig(train=path, on_rare_label="skip")
-    train = load_examples(skipping, "train")
-    assert "1 left out (rare label)" in str(train.report)
-    assert {item.label for item in train.items} == {"a", "b"}
-    keeping = load_examples(DataConfig(train=path, min_examples=1), "train")
-    assert "rare" in {item.label for item in keeping.items}
+    train = load_corpus(skipping, "train")
+    assert "1 was left out (rare label)." in str(train.report)
+    assert set(train["label"]) == {"a", "b"}
+    keeping = load_corpus(DataConfig(train=path, min_examples=1), "train")
+    assert "rare" in keeping["label"]
 
 
 def test_folds_cover_the_set_once_and_hold_each_label_alike(tmp_path):
@@ -215,26 +235,25 @@ def test_folds_cover_the_set_once_and_hold_each_label_alike(tmp_path):
     seen = collections.Counter()
     for fold in range(5):
         data = DataConfig(train=path, folds=5, fold=fold)
-        parts = {split: load_examples(data, split).items for split in ("train", "dev", "test")}
-        places = {split: {item.place for item in items} for split, items in parts.items()}
+        parts = {split: load_corpus(data, split) for split in ("train", "dev", "test")}
+        places = {split: set(part.places) for split, part in parts.items()}
         assert len(set.union(*places.values())) == sum(map(len, places.values())) == 55
         seen.update(places["test"])
         for label, count in (("a", 31), ("b", 17), ("c", 7)):
-            found = sum(item.label == label for item in parts["test"])
-            assert abs(found - count / 5) < 1
-        assert parts == {split: load_examples(data, split).items for split in parts}
+            assert abs(parts["test"]["label"].count(label) - count / 5) < 1
+        assert parts == {split: load_corpus(data, split) for split in parts}
     assert set(seen.values()) == {1} and len(seen) == 55
     other = DataConfig(train=path, folds=5, fold=4, split_seed=2)
-    assert {item.place for item in load_examples(other, "test").items} != places["test"]
+    assert set(load_corpus(other, "test").places) != places["test"]
 
 
 def test_a_development_set_of_its_own_is_not_drawn(tmp_path):
     path = table_of({"a": 10, "b": 10}, tmp_path)
     dev = write(tmp_path, "dev.tsv", "text\tlabel\nz\ta\n")
     data = DataConfig(train=path, dev=dev)
-    assert len(load_examples(data, "train")) == 20 and len(load_examples(data, "dev")) == 1
+    assert len(load_corpus(data, "train")) == 20 and len(load_corpus(data, "dev")) == 1
     with pytest.raises(UserError, match="There is no test data: give data.test or data.folds"):
-        load_examples(data, "test")
+        load_corpus(data, "test")
 
 
 def preprocessor_of(texts, **options):
@@ -274,7 +293,7 @@ def test_ids_in_sentences():
 
 def examples_of(data, texts, tmp_path):
     rows = "".join(f"{text}\t{label}\n" for text, label in texts)
-    return read_examples(data, write(tmp_path, "b.tsv", f"text\tlabel\n{rows}"))
+    return read_corpus(write(tmp_path, "b.tsv", f"text\tlabel\n{rows}"), data)
 
 
 def test_unknown_labels_and_long_texts_are_refused_or_counted(tmp_path):
@@ -282,18 +301,21 @@ def test_unknown_labels_and_long_texts_are_refused_or_counted(tmp_path):
     texts = [("x", "a"), ("y", "new"), ("z " * 100_000, "b"), ("x y z", "b")]
 
     def encoded_as(**data):
-        return encode_examples(examples_of(DataConfig(**data), texts, tmp_path), preprocessor)
+        return encode(examples_of(DataConfig(**data), texts, tmp_path), preprocessor)
 
-    with pytest.raises(UserError, match=r"b\.tsv, line 3: the training data have no label 'new'"):
+    with pytest.raises(
+        UserError,
+        match=r"b\.tsv, line 3: the training data have no label 'new'. Known: a, b; corr",
+    ):
         encoded_as()
     with pytest.raises(UserError, match=r"b\.tsv, line 4: 100,000 tokens, more than data.max_len"):
         encoded_as(on_unknown_label="skip")
     encoded = encoded_as(on_unknown_label="skip", on_too_long="skip")
     assert encoded.report.left_out == {"empty": 0, "unknown label": 1, "too long": 1}
-    np.testing.assert_array_equal(encoded.targets, [[1, 0], [0, 1]])
+    np.testing.assert_array_equal(encoded.values["target"], [[1, 0], [0, 1]])
     encoded = encoded_as(on_unknown_label="skip", on_too_long="truncate")
-    assert encoded.report.truncated == 1
-    assert [len(ids) for ids in encoded.columns[0]] == [1, 3, 3]
+    assert encoded.report.cut == 1
+    assert encoded["text"].lengths.tolist() == [1, 3, 3]
 
 
 def test_labels_become_targets():
@@ -343,8 +365,10 @@ def test_labels_that_are_missing_or_of_another_kind(values, kind, message):
 def test_batches_keep_texts_labels_and_weights_together():
     columns = ([[5] * n for n in (1, 2, 3, 4, 5)], [[6] * n for n in (5, 4, 3, 2, 1)])
     targets = np.eye(5, dtype="float32")
-    encoded = Encoded(columns, targets, None, np.arange(1, 6))
-    batches = make_batches(encoded, 2, number_of_buckets=2, seed=3)
+    ids = dict(zip(("text", "second"), map(PackedIds, columns), strict=True))
+    encoded = Encoded(ids, Report("x", 5), {"target": targets}, np.arange(1, 6))
+    reader = preprocessor_of(["x"], pairs=True)
+    batches = make_batches(encoded, reader, 2, number_of_buckets=2, seed=3)
     seen = {}
     for inputs, wanted, weights in batches.epoch(0):
         for text, second, row, weight in zip(
@@ -360,8 +384,8 @@ def test_batches_keep_texts_labels_and_weights_together():
 def test_examples_are_held_out_at_the_end(tmp_path):
     examples = examples_of(DataConfig(), [(each, "a") for each in "vwxyz"], tmp_path)
     first, last = examples.split(0.4)
-    assert [item.text for item in last.items] == ["y", "z"] and len(first) == 3
-    assert isinstance(last, Examples) and last.report.examples == 2
+    assert last["text"] == ["y", "z"] and len(first) == 3
+    assert last.report.count == 2 and str(last.place(1)).endswith("b.tsv, line 6")
 
 
 def test_balanced_weights(tmp_path):
@@ -369,8 +393,8 @@ def test_balanced_weights(tmp_path):
     preprocessor = ClassificationPreprocessor(
         WordTokenizer(["x", "y", "z"]), Labels("one", ("a", "b", "never"))
     )
-    encoded = encode_examples(dataclasses.replace(examples, balanced=True), preprocessor)
-    counted = encoded.weights @ encoded.targets
+    encoded = encode(dataclasses.replace(examples, balanced=True), preprocessor)
+    counted = encoded.weights @ encoded.values["target"]
     np.testing.assert_allclose(counted, [2, 2, 0], rtol=1e-6)  # both labels count alike
 
 
@@ -438,9 +462,9 @@ def test_values_that_do_not_fit(make, message):
 def test_known_sets(dataset, folder, sizes, labels):
     overrides = [f"--data.dataset={dataset}", f"--data.folder={data_folder(folder)}"]
     data = read_config(load_task("classification"), None, overrides).data
-    parts = [load_examples(data, split) for split in ("train", "dev", "test")]
+    parts = [load_corpus(data, split) for split in ("train", "dev", "test")]
     assert tuple(map(len, parts)) == sizes
-    assert len({item.label for part in parts for item in part.items}) == labels
+    assert len({label for part in parts for label in part["label"]}) == labels
 
 
 @pytest.mark.parametrize("packed", [False, True])

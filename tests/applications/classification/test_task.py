@@ -14,8 +14,8 @@ from keras_attention.applications.classification import (
     TextClassifier,
     serving,
 )
+from keras_attention.applications.classification.known_sets import generate
 from keras_attention.applications.classification.results import prediction_of
-from keras_attention.applications.classification.tables import generate
 from keras_attention.applications.classification.verbs import evaluate
 from keras_attention.applications.errors import UserError
 from tests.applications.classification.conftest import (

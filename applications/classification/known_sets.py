@@ -1,18 +1,16 @@
-"""Rows with named columns: of CSV, TSV and JSON-lines files, and of the sets known by name."""
+"""The sets known by name, and one that the package makes, as rows with named columns."""
 
 import random
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from keras_attention.paths import input_path
 
-from ..errors import UserError, did_you_mean, shown
+from ..data.readers import Row, rows_of
+from ..errors import UserError, shown
 from ..store.bad_lines import BadLine, Line, checked
-from ..store.files import json_object, lines_of, records
-
-SUFFIXES = (".csv", ".tsv", ".jsonl")
+from ..store.files import lines_of
 
 TREC = {"train": "TREC.train", "test": "TREC.test"}
 SICK = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
@@ -22,72 +20,6 @@ NLTK = {
     "subjectivity": {"objective": "plot.tok.gt9.5000", "subjective": "quote.tok.gt9.5000"},
     "movie_reviews": {"negative": "neg", "positive": "pos"},
 }
-
-
-class Row(NamedTuple):
-    """The values of a row by their columns, and its place, for messages: `F.csv, line 3`."""
-
-    values: dict[str, object]
-    place: Line | str
-
-
-def rows_of(
-    path: str | Path, columns: Sequence[str], encoding: str = "utf-8", kind: str | None = None
-) -> Iterator[Row]:
-    """Return the rows of a table that has at least `columns`, one at a time.
-
-    It is `.csv` or `.tsv` with a header, or `.jsonl` with an object a line; each plain or `.gz`. In
-    CSV a value in double quotes may hold commas and line feeds; TSV has no quoting. `kind` is the
-    suffix to go by in place of the file's own.
-    """
-    kind = kind or Path(str(path).removesuffix(".gz")).suffix.lower()
-    if kind not in SUFFIXES:
-        raise UserError(f"{path}: expected a file named {', '.join(SUFFIXES)}, or the same + .gz.")
-    lines = lines_of(path, encoding)
-    if kind == ".jsonl":
-        return _objects(path, lines, columns)
-    return _named(path, records(path, lines, quoted=kind == ".csv"), columns)
-
-
-def _named(path, rows, columns) -> Iterator[Row]:
-    header = [name.strip() for name in next(rows, (1, []))[1]]
-    for column in columns:
-        check_column(column, header, f"{path}, line 1")
-    if len(set(header)) < len(header):
-        raise UserError(f"{path}, line 1: two columns have one name. Columns: {', '.join(header)}.")
-
-    def row_of(numbered):
-        number, fields = numbered
-        place = Line(str(path), number)
-        if fields and len(fields) != len(header):
-            problem = f"expected {len(header)} columns, as in the header. Received: {len(fields)}"
-            raise BadLine(place, problem)
-        return Row(dict(zip(header, fields, strict=True)), place) if fields else None
-
-    yield from (row for row in checked(rows, row_of) if row is not None)  # an empty line has none
-
-
-def _objects(path, lines, columns) -> Iterator[Row]:
-    def row_of(numbered):
-        number, line = numbered
-        place = Line(str(path), number)
-        if not line.strip():
-            return None
-        values = json_object(line, place)
-        for column in columns:
-            check_column(column, list(values), place)
-        return Row(values, place)
-
-    yield from (row for row in checked(enumerate(lines, 1), row_of) if row is not None)
-
-
-def check_column(column: str, columns: Sequence[str], place: str) -> None:
-    if column not in columns:
-        raise BadLine(
-            place,
-            f"there is no column '{column}'.{did_you_mean(column, columns)} "
-            f"Columns: {', '.join(columns) or 'none'}",
-        )
 
 
 def splits_of(dataset: str) -> tuple[str, ...]:
