@@ -143,7 +143,7 @@ class Summarizer(SearchTask):
                 **model,
             },
         )
-        task = cls.from_corpus(config, in_memory(documents, summaries), dtype, **layers)
+        task = cls.from_corpus(config, data.in_memory(documents, summaries), dtype, **layers)
         task.search = task.search_with(search, {})
         return task
 
