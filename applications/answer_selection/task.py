@@ -15,7 +15,6 @@ from ..base.task import TextTask
 from ..data.corpus import Corpus, corpus_at_hand
 from ..data.encoded import Encoded
 from ..data.lengths import OnTooLong, TooLong
-from ..data.vectors import start_vectors
 from ..errors import (
     Problems,
     UserError,
@@ -23,9 +22,11 @@ from ..errors import (
     check_counts,
     check_number,
     check_single,
+    quietly,
     say,
     shown,
 )
+from ..schema.keys import with_keys
 from ..show.explanation import Explanation, check_drawn, is_page
 from ..show.results import Results
 from ..store.files import check_new_file, output_file
@@ -34,7 +35,7 @@ from .config import AnswerSelectionConfig, TrainingConfig
 from .data import as_questions, by_ids, check, has_split, judgements_of, load_corpus, texts_of
 from .metrics import pair_accuracy, ranking_score, trec_run_lines
 from .networks.base import AnswerNetwork
-from .networks.selector import HardestHinge, build_model, make_network
+from .networks.selector import HardestHinge, build_model
 from .preprocessor import AnswerPreprocessor, padded
 from .results import PROTOCOLS, Answer, Ranking, by_position, by_word, evaluation_report
 from .vectors import first_vectors, read_vectors
@@ -120,9 +121,11 @@ class AnswerRanker(TextTask):
         embedding_size: int = 100,
         vectors: Path | str | None = None,
         seed: int = 0,
-        preprocessor: Mapping[str, Any] | None = None,
+        tokenizer: Mapping[str, Any] | None = None,
+        max_length: int = 40,
         objective: str | None = None,
-        **network: Any,
+        dtype: Any = None,
+        **model: Any,
     ) -> "AnswerRanker":
         """Return a task for questions like those given, with new weights.
 
@@ -133,19 +136,33 @@ class AnswerRanker(TextTask):
             vectors: a file of pretrained vectors of that size, as GloVe and word2vec write them;
                 None for random ones.
             seed: the seed of random vectors.
-            preprocessor: more arguments of `AnswerPreprocessor.adapt`.
+            tokenizer: keys of `TokenizerConfig`, such as `{"lowercase": False}`; `min_count` is 1.
+            max_length: how many words of a text are read.
             objective: as of the class.
-            **network: more arguments of `AnswerSelector`, such as `encoder="outer"`; or
-                `encoder="compare-aggregate"` and those of `CompareAggregate`.
+            dtype: the dtype policy of the network; None for Keras' global one.
+            **model: more keys of `ModelConfig`, such as `encoder="outer"`, and Keras layers in
+                place of the network's own: `attention`, `reader` and `question_reader`.
+
+        Raises:
+            ValueError: where there are no questions, something is no string, or a key is unknown
+                or has no effect with the encoder.
         """
-        texts = texts_of(as_questions(questions, name="questions"))
-        adapted = AnswerPreprocessor.adapt(texts, **(preprocessor or {}))
-        known = read_vectors(vectors, embedding_size).vectors if vectors is not None else None
-        count, size = adapted.vocabulary_size, embedding_size
-        start, _ = start_vectors(adapted.tokenizer, count, size, seed, known)
-        backbone = make_network(count, units=units, embedding_size=size, **network)
-        backbone.set_vectors(start)
-        return cls(backbone, adapted, objective=objective)
+        names = ("attention", "reader", "question_reader")
+        layers = {name: model.pop(name) for name in names if model.get(name) is not None}
+        has_logits = model.get("encoder") == "compare-aggregate"
+        config = AnswerSelectionConfig.of(
+            data={"max_length": max_length},
+            tokenizer=with_keys({"min_count": 1}, tokenizer, "tokenizer"),
+            vectors={"source": "file" if vectors else "random", "file": vectors},
+            model={"units": units, "embedding_size": embedding_size, **model},
+            training={"seed": seed, "loss": objective or ("log" if has_logits else "hinge")},
+        )
+        corpus = as_questions(questions, name="questions")
+        with quietly(vectors is None):
+            ranker = cls.from_corpus(config, corpus, dtype, **layers)
+        # They are in the network: a preset need not hold them twice.
+        ranker.preprocessor.vectors = None
+        return ranker
 
     # ---- In use.
 
@@ -392,11 +409,11 @@ class AnswerRanker(TextTask):
         return preprocessor
 
     @classmethod
-    def configured(cls, config, preprocessor, dtype=None) -> "AnswerRanker":
+    def configured(cls, config, preprocessor, dtype=None, **layers) -> "AnswerRanker":
         section = config.training
         options = {"log_odds": section.loss != "hinge", "dtype": dtype}
         options["trainable_vectors"] = config.vectors.trainable
-        network = build_model(config.model, preprocessor.vocabulary_size, **options)
+        network = build_model(config.model, preprocessor.vocabulary_size, **options, **layers)
         if preprocessor.vectors is not None:
             network.set_vectors(preprocessor.vectors)
         return cls(network, preprocessor, section.negatives, section.margin, section.loss)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from keras_attention.layers import AttentionMechanism, BahdanauAttention, InnerA
 from ...arguments import KeepsArguments
 from ...base.network import recurrent_start
 from ...errors import check_choice, check_number
-from ..config import ENCODERS, OF_ALL, READERS, ModelConfig
+from ..config import OF_ALL, READERS, ModelConfig
 from .base import AnswerNetwork
 from .compare_aggregate import CompareAggregate
 
@@ -368,24 +368,14 @@ def build_model(config: ModelConfig, vocabulary_size: int, **options: Any) -> An
     Args:
         config: the `model` section.
         vocabulary_size: how many ids there are.
-        **options: more arguments of the network, such as `log_odds` and `dtype`.
+        **options: more arguments of the network, such as `log_odds`, `dtype` and `attention`.
     """
     arguments = dataclasses.asdict(config)
-    if config.encoder not in READERS:
-        arguments = {name: arguments[name] for name in OF_ALL}
-        arguments["encoder"] = config.encoder
-        options.pop("log_odds", None)  # its scores are logits, whatever the loss
-    return make_network(vocabulary_size, **arguments, **options)
-
-
-def make_network(
-    vocabulary_size: int, encoder: str = "inner-word", **options: Any
-) -> AnswerNetwork:
-    """Return the network of an encoder."""
-    check_choice("`encoder`", encoder, get_args(ENCODERS))
-    if encoder == "compare-aggregate":
-        return CompareAggregate(vocabulary_size, **options)
-    return AnswerSelector(vocabulary_size, encoder=encoder, **options)
+    if config.encoder in READERS:
+        return AnswerSelector(vocabulary_size, **arguments, **options)
+    options.pop("log_odds", None)  # its scores are logits, whatever the loss
+    arguments = {name: arguments[name] for name in OF_ALL}
+    return CompareAggregate(vocabulary_size, **arguments, **options)
 
 
 def _check(encoder, attention, reader, occam) -> None:

@@ -163,7 +163,8 @@ def test_an_objective_that_does_not_fit_is_refused(ranker):
     with pytest.raises(
         ValueError, match="needs a network of logits.*AnswerSelector with log_odds=False"
     ):
-        AnswerRanker.from_questions(QUESTIONS, encoder="gru", units=6, objective="listwise")
+        of_cosines = AnswerRanker.from_questions(QUESTIONS, encoder="gru", units=6)
+        AnswerRanker(of_cosines.backbone, objective="listwise")
 
 
 def test_a_misspelt_encoder_is_told_all_there_are():
