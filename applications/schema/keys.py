@@ -244,7 +244,7 @@ class Config:
             if not isinstance(keys, Mapping):
                 raise ValueError(f"Expected a dict for {name}. Received: {shown(keys)}")
             for key, value in keys.items():
-                check_key(key, kinds[section].__dataclass_fields__, name)
+                check_key(key, keys_of(kinds[section]), name)
                 given[f"{section}.{key}"] = value
         values = {**cls.brought(given), **given}
         made = {}

@@ -90,7 +90,7 @@ def test_they_are_arguments_of_both_networks(network, name):
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
 def test_shared_words_add_to_log_odds_in_mixed_precision(dtype):
     question, answers = "who is it ?", ["it is a dog", "red"]
-    options = {"word_match": True, "log_odds": True, "dtype": dtype, **SIZES}
+    options = {"word_match": True, "objective": "log", "dtype": dtype, **SIZES}
     ranker = AnswerRanker.from_questions([(question, answers, [1, 0])], **options)
     assert np.isfinite([each.score for each in ranker.rank(question, answers)]).all()
 
