@@ -37,10 +37,14 @@ def encode(corpus: Corpus, preprocessor: AnswerPreprocessor) -> Encoded:
 def _notes(corpus: Corpus) -> tuple[str, ...]:
     """Return sentences about the candidates of a corpus."""
     counts = {
-        "have no right candidate": sum(not any(labels) for labels in corpus["labels"]),
-        "have right candidates only": sum(map(all, corpus["labels"])),
+        "no right candidate": sum(not any(labels) for labels in corpus["labels"]),
+        "right candidates only": sum(map(all, corpus["labels"])),
     }
-    found = [f"{count:,} of them {what}." for what, count in counts.items() if count]
+    found = [
+        f"{count:,} of them {'has' if count == 1 else 'have'} {what}."
+        for what, count in counts.items()
+        if count
+    ]
     return f"They have {sum(map(len, corpus['labels'])):,} candidates.", *found
 
 

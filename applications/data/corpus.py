@@ -49,7 +49,10 @@ class Report:
         if self.words:
             share = self.unknown / self.words
             found.append(f"{share:.1%} of {self.words:,} words are unknown.")
-        return " ".join([f"Read {self.count:,} {self.noun} from {self.name}.", *self.notes, *found])
+        noun = self.noun
+        if self.count == 1:
+            noun = f"{noun[:-3]}y" if noun.endswith("ies") else noun.removesuffix("s")
+        return " ".join([f"Read {self.count:,} {noun} from {self.name}.", *self.notes, *found])
 
     def without(self, left_out: Mapping[str, int], **changes: Any) -> "Report":
         """Return the report after more rows were left out, by the reason."""

@@ -91,8 +91,8 @@ def test_empty_texts_are_counted_or_refused(tmp_path):
     assert questions.report.left_out == {EMPTY: 3, ALONE: 2}
     report = str(encode(questions, AnswerPreprocessor.adapt(["p a r d"])).report)
     assert "Read 2 questions from " in report and "They have 2 candidates. " in report
-    assert "1 of them have no right candidate." in report
-    assert "1 of them have right candidates only." in report
+    assert "1 of them has no right candidate." in report
+    assert "1 of them has right candidates only." in report
     assert "3 were left out (lines with an empty text)." in report
     assert "2 were left out (questions without a candidate)." in report
     assert report.endswith(" 50.0% of 6 words are unknown.")

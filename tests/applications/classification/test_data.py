@@ -150,7 +150,7 @@ def test_empty_texts_are_skipped_and_counted_where_asked(tmp_path):
     path = write(tmp_path, "a.csv", 'text,label\n"",y\nx,y\n"  ",z\n')
     examples = read_corpus(path, DataConfig(on_empty="skip"))
     assert pairs(examples) == [("x", "y")]
-    assert str(examples.report) == f"Read 1 examples from {path}. 2 were left out (empty)."
+    assert str(examples.report) == f"Read 1 example from {path}. 2 were left out (empty)."
 
 
 def test_texts_in_which_a_tokenizer_finds_no_words(tmp_path, monkeypatch):

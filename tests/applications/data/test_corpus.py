@@ -72,6 +72,8 @@ def test_rows_that_cannot_be_used_are_counted_or_all_named():
         "Read 2 examples from s.txt, t.txt. 5 were left out (empty). 2 were left out (too long). "
         "1 was cut short. 25.0% of 8 words are unknown."
     )
+    for noun, one in (("summaries", "summary"), ("sentence pairs", "sentence pair")):
+        assert str(Report("x", 1, noun)) == f"Read 1 {one} from x."
     given = given.handled(too_long="error")
     with pytest.raises(
         UserError, match="s.txt, line 5: it is wrong; mend it. Also s.txt, line 7: it is wrong"
