@@ -238,3 +238,12 @@ def test_a_page_shows_what_its_examples_print(output, holds):
     else:
         with pytest.raises(AssertionError, match="prints\n1 2\n"):
             run_page(text, "planted")
+
+
+def test_the_way_of_a_text_names_functions_that_are_there():
+    page = (REPOSITORY / "docs" / "loop.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| `([\w/]+\.py)` \|", page, re.MULTILINE)
+    assert len(rows) == 14
+    for function, file in rows:
+        source = (REPOSITORY / "applications" / file).read_text(encoding="utf-8")
+        assert f"def {function}(" in source, (function, file)
