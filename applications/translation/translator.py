@@ -65,9 +65,10 @@ from .results import (
 )
 from .search import batches_of, check_engine, force, search
 from .shortlist import Shortlist
+from .web_export import export_web
 
 ENGINES = {"ctranslate2": CTranslate2, "litert": LiteRT, "numpy": NumPy}
-EXPORTS = {"ctranslate2": export_ctranslate2, "litert": export_litert}
+EXPORTS = {"ctranslate2": export_ctranslate2, "litert": export_litert, "web": export_web}
 SHORTLIST_FILE = "shortlist.npz"
 """The file of a preset that holds the shortlist."""
 FORMATS = ("saved_model", "tf_saved_model", "keras", *EXPORTS)
@@ -645,8 +646,9 @@ class Translator(SearchTask):
             filepath: the folder to write; it must not exist.
             format: `"saved_model"` (strings in, strings, scores and alignments out),
                 `"ctranslate2"` (a `Transformer`, for that engine), `"litert"` (`export_litert` says
-                what, and names its options) or `"keras"`: the whole task as `model.keras`, read
-                once `keras_attention.applications.translation` is imported.
+                what, and names its options), `"web"` (a page that runs the model in the browser,
+                with nothing installed: `export_web`) or `"keras"`: the whole task as `model.keras`,
+                read once `keras_attention.applications.translation` is imported.
             **options: of `"saved_model"`, `max_letters` and fields of `SearchOptions` to change.
         """
         check_choice("`format`", format, FORMATS)
