@@ -649,15 +649,17 @@ class Translator(SearchTask):
                 what, and names its options), `"web"` (a page that runs the model in the browser,
                 with nothing installed: `export_web`) or `"keras"`: the whole task as `model.keras`,
                 read once `keras_attention.applications.translation` is imported.
-            **options: of `"saved_model"`, `max_letters` and fields of `SearchOptions` to change.
+            **options: of `"saved_model"`, `max_letters` and fields of `SearchOptions` to change; of
+                `"web"`, the `example` that the page shows at first.
         """
         check_choice("`format`", format, FORMATS)
         if format in ("saved_model", "tf_saved_model"):
             return super().export(filepath, format, **options)
-        if options and format != "litert":
+        unknown = set(options) - {"web": {"example"}, "litert": set(options)}.get(format, set())
+        if unknown:
             raise ValueError(
                 "The options of a search belong to a format that holds one: saved_model, litert. "
-                f"Received: format={format!r}, {', '.join(options)}"
+                f"Received: format={format!r}, {', '.join(sorted(unknown))}"
             )
         if format in EXPORTS:
             return EXPORTS[format](self, filepath, **options)

@@ -20,7 +20,6 @@ from keras_attention.layers.transformer.encoder import GATED
 
 from ..common.errors import UserError
 from ..common.files import new_folder
-from ..common.presets import example_of
 from ..common.task import TextTask
 from .models.layers import BidirectionalEncoder
 from .models.rnnsearch import RNNSearch
@@ -34,7 +33,7 @@ ALIGNMENT = 4
 """The bytes at multiples of which the script can read a number of 32 bits."""
 
 
-def export_web(task: TextTask, output: Path | str) -> None:
+def export_web(task: TextTask, output: Path | str, example: str = "") -> None:
     """Write the translator as a folder with a page, which opens from the disk without a server.
 
     `index.html` shows the page; `model.js` is the one file with the weights, of 32 bits, or of
@@ -45,17 +44,18 @@ def export_web(task: TextTask, output: Path | str) -> None:
         task: a `Translator` over an `RNNSearch` with the parts it has by default, or over a
             `Transformer` with sinusoidal positions.
         output: the folder to write; it must not exist.
+        example: a text that the page shows at first.
 
     Raises:
         UserError: if `output` exists, or the page cannot run the network or its tokenizers.
     """
-    content = model_script(task)
+    content = model_script(task, example)
     with new_folder(output) as folder:
         shutil.copytree(PAGE, folder)
         (folder / MODEL).write_text(content, encoding="utf-8")
 
 
-def model_script(task: TextTask) -> str:
+def model_script(task: TextTask, example: str = "") -> str:
     """Return the content of `model.js`."""
     network = task.backbone
     _check(network)
@@ -83,17 +83,12 @@ def model_script(task: TextTask) -> str:
         },
         "replacesUnknown": preprocessor.replace_unknown,
         "dictionary": task.dictionary,
-        "example": _example(task),
+        "example": example,
         "tensors": tensors,
         "weights": weights,
     }
     text = json.dumps(described, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return f"(self.kerasAttentionModels ??= []).push({text});\n"
-
-
-def _example(task: TextTask) -> str:
-    folder = task.preset_folder
-    return "" if folder is None else example_of(folder, task).get("text", "")
 
 
 def _check(network: Any) -> None:

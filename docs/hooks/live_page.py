@@ -27,7 +27,7 @@ def contents() -> dict[str, str]:
     found = {PLACE: page([translator.explain(text, beam_size=3) for text in EXAMPLES])}
     for file in PAGE.iterdir():
         found[f"{EXPORTED}/{file.name}"] = file.read_text(encoding="utf-8")
-    found[f"{EXPORTED}/{MODEL}"] = model_script(translator)
+    found[f"{EXPORTED}/{MODEL}"] = model_script(translator, EXAMPLES[0])
     return found
 
 
