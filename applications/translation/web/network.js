@@ -588,5 +588,5 @@ class Translator {
   }
 }
 
-self.kerasAttention = {Translator, SPACE};
+self.kerasAttention = {Translator, SPACE, tokenizerOf};
 })();

@@ -122,7 +122,7 @@ class Page {
             el("button", {type: "button", onclick: () => { this.pause(); this.forward(); }}, words.step),
             el("span", {class: "lt-slider"}, el("label", {for: `${id}t`}, words.temperature), this.slider, this.shown),
             this.reset))),
-      el("div", {class: "lt-row"},
+      el("div", {class: "lt-row lt-below"},
         el("div", {class: "lt-field"}, this.map, el("p", {class: "lt-note"}, words.hint)),
         el("div", {class: "lt-field"}, el("ol", {class: "lt-equation"}, ...this.lines))));
   }
@@ -230,13 +230,20 @@ class Page {
 
   // ---- What is drawn.
 
+  // A word is looked at by as much as all its pieces are.
+  ofWords(weights) {
+    const found = this.columns.words.map(() => 0);
+    weights.forEach((weight, n) => { found[this.columns.wordOf[n]] += weight; });
+    return found;
+  }
+
+  energiesOfWords(energies) {
+    const {words, wordOf} = this.columns;
+    return words.map((_, n) => Math.max(...energies.filter((_, piece) => wordOf[piece] === n)));
+  }
+
   draw() {
     const {result, columns, rows, at, words} = this, focused = document.activeElement?.dataset?.lt;
-    const sums = (weights) => {
-      const found = columns.words.map(() => 0);
-      weights.forEach((weight, n) => { found[columns.wordOf[n]] += weight; });
-      return found;
-    };
     const head = columns.words.map((word, n) => {
       const isMasked = this.masked.has(n), isUnknown = columns.wordOf.some((w, k) => w === n && result.unknown[k]);
       return el("th", {scope: "col"}, el("button", {type: "button", dir: "auto", "data-lt": `c${n}`,
@@ -250,8 +257,10 @@ class Page {
       // its energies first.
       const own = result.steps[at.step], raw = current && at.stage === 0;
       const done = raw ? [] : current ? [at.step] : steps;
+      const weights = done.map((step) => this.ofWords(result.steps[step].weights));
       const means = columns.words.map((_, n) =>
-        done.reduce((sum, step) => sum + sums(result.steps[step].weights)[n], 0) / Math.max(1, done.length));
+        weights.reduce((sum, each) => sum + each[n], 0) / Math.max(1, done.length));
+      const energies = raw ? this.energiesOfWords(own.energies) : [];
       const label = steps.length && (!current || at.stage >= STAGES - 1) ? word : "…";
       const first = all.find((step) => result.tokens[step] !== SPACE) ?? all[0];
       return el("tr", {class: `${steps.length ? "" : "lt-later"} ${current ? "lt-current" : ""}`},
@@ -262,8 +271,7 @@ class Page {
             class: this.masked.has(n) ? "lt-masked" : "", onclick: () => { this.pause(); this.look(first); }});
           cell.style.setProperty("--weight", weight.toFixed(3));
           if (current && !this.masked.has(n)) {
-            const energies = own.energies.filter((_, k) => columns.wordOf[k] === n);
-            cell.textContent = raw ? Math.max(...energies).toFixed(1) : (100 * weight).toFixed(0);
+            cell.textContent = raw ? energies[n].toFixed(1) : (100 * weight).toFixed(0);
           }
           if (weight > 0.5) cell.classList.add("lt-strong");
           return cell;
@@ -283,13 +291,12 @@ class Page {
     const named = (token) => token === "</s>" ? words.end : token.replaceAll(SPACE, "") || words.space;
     const said = Array(STAGES).fill("");
     if (step && result.tokens.length) {
-      const ranked = (values) => [...values.keys()].filter((n) => !this.masked.has(columns.wordOf[n]))
+      const weights = this.ofWords(step.weights), energies = this.energiesOfWords(step.energies);
+      const ranked = (values) => [...values.keys()].filter((n) => !this.masked.has(n))
         .sort((a, b) => values[b] - values[a]);
-      const [most] = ranked(step.energies);
-      const shares = ranked(step.weights).slice(0, 2).map((n) =>
-        `“${named(result.sourceTokens[n])}” ${percent(step.weights[n])}`);
-      said[0] = most === undefined ? words.hidden
-        : words.energies(step.energies[most].toFixed(2), named(result.sourceTokens[most]));
+      const [most] = ranked(energies), name = (n) => columns.words[n] || words.space;
+      const shares = ranked(weights).slice(0, 2).map((n) => `“${name(n)}” ${percent(weights[n])}`);
+      said[0] = most === undefined ? words.hidden : words.energies(energies[most].toFixed(2), name(most));
       said[1] = most === undefined ? words.hidden : words.weights(shares.join(", "));
       said[2] = words.context;
       said[3] = this.translator.kind === "rnnsearch" ? words.state : words.layers;
