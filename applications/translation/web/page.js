@@ -56,6 +56,7 @@ const EQUATIONS = {
 };
 const STAGES = 5;
 const SLOW = 800, FAST = 200;  // milliseconds a line of the equation, at the first step and later
+const PAUSE = 300, SLOW_START = 100;  // milliseconds
 const TURN = 25;  // milliseconds of work before the browser may draw
 const percent = (weight) => `${(100 * weight).toFixed(weight >= 0.9995 || weight < 0.0005 ? 0 : 1)} %`;
 
@@ -162,8 +163,14 @@ class Page {
     this.pause();
     this.columns = {words, wordOf};
     this.reset.hidden = !this.masked.size && this.temperature === 1;
-    for (let started = performance.now(); ;) {
+    if (this.isSlow) {  // a large network waits until nobody types
+      await new Promise((resolve) => setTimeout(resolve, PAUSE));
+      if (turn !== this.turn) return;
+    }
+    const begun = performance.now();
+    for (let started = begun, isFirst = true; ; isFirst = false) {
       const {value, done} = writing.next();
+      if (isFirst) this.isSlow = performance.now() - begun > SLOW_START;
       if (value) this.result = value;
       if (done) break;
       if (performance.now() - started < TURN) continue;
