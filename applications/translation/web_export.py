@@ -254,8 +254,9 @@ def _packed(named: Iterator[tuple[str, Any]]) -> tuple[dict[str, dict[str, Any]]
             places[name] = known[id(value)]
             continue
         array = np.ascontiguousarray(np.array(value, "float32"))
-        exact = exact_int8(array) if array.ndim > 1 else None
-        place: dict[str, Any] = {"at": len(content), "shape": _shape_of_matrix(name, array)}
+        shape = _shape_of(name, array)
+        exact = exact_int8(array) if len(shape) > 1 else None
+        place: dict[str, Any] = {"at": len(content), "shape": shape}
         if exact is not None:
             array, scale = exact
             place["scale"] = float(scale)
@@ -267,7 +268,7 @@ def _packed(named: Iterator[tuple[str, Any]]) -> tuple[dict[str, dict[str, Any]]
     return places, base64.b64encode(content).decode()
 
 
-def _shape_of_matrix(name: str, array: np.ndarray) -> list[int]:
+def _shape_of(name: str, array: np.ndarray) -> list[int]:
     """Return the rows and columns of a kernel, whose heads may be an axis, or a vector's size."""
     if name.endswith(("bias", "gamma", "beta")) or array.ndim == 1:
         return [array.size]
