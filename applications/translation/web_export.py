@@ -14,9 +14,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention.layers import BahdanauAttention
-from keras_attention.layers.lora_and_quantization import exact_int8
-from keras_attention.layers.transformer.encoder import GATED
+from keras_attention.layers import BahdanauAttention, lora_and_quantization
 
 from ..common.errors import UserError
 from ..common.files import new_folder
@@ -28,7 +26,14 @@ from .models.transformer import Transformer
 PAGE = Path(__file__).with_name("web")
 MODEL = "model.js"
 WAY_OUT = "--format saved_model exports it."
-ACTIVATIONS = ("relu", "gelu", "silu", "swish", *GATED)
+ACTIVATIONS = {name: (name, False) for name in ("relu", "gelu", "silu")} | {
+    "swish": ("silu", False),
+    "geglu": ("gelu", True),
+    "swiglu": ("silu", True),
+    "reglu": ("relu", True),
+    "glu": ("sigmoid", True),
+}
+"""The function of each activation, and whether it is that of a gate."""
 ALIGNMENT = 4
 """The bytes at multiples of which the script can read a number of 32 bits."""
 
@@ -136,7 +141,8 @@ def _is_gru_of_paper(cell: Any) -> bool:
 def _settings_of(network: Any) -> dict[str, Any]:
     if isinstance(network, RNNSearch):
         return {"kind": "rnnsearch"}
-    codes, activation = network.position_codes, network.activation
+    codes = network.position_codes
+    activation, is_gated = ACTIVATIONS[network.activation]
     return {
         "kind": "transformer",
         "heads": network.heads,
@@ -146,8 +152,8 @@ def _settings_of(network: Any) -> dict[str, Any]:
         "shownHead": network.attention_head,
         "isPre": network.norm == "pre",
         "isSSRU": network.autoregression == "ssru",
-        "activation": GATED.get(activation, "silu" if activation == "swish" else activation),
-        "isGated": activation in GATED,
+        "activation": activation,
+        "isGated": is_gated,
         "readsEnd": network.source_end,
         "epsilon": network.layer_norm_epsilon,
         "scale": network.embedding_size**0.5 if codes.scale else 1.0,
@@ -255,7 +261,7 @@ def _packed(named: Iterator[tuple[str, Any]]) -> tuple[dict[str, dict[str, Any]]
             continue
         array = np.ascontiguousarray(np.array(value, "float32"))
         shape = _shape_of(name, array)
-        exact = exact_int8(array) if len(shape) > 1 else None
+        exact = lora_and_quantization.exact_int8(array) if len(shape) > 1 else None
         place: dict[str, Any] = {"at": len(content), "shape": shape}
         if exact is not None:
             array, scale = exact
