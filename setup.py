@@ -35,7 +35,7 @@ setup(
     },
     package_data={
         "keras_attention": ["py.typed"],
-        "keras_attention.applications": ["presets/*/*", "show/page.html"],
+        "keras_attention.applications": ["presets/*/*", "show/page.html", "translation/web/*"],
     },
     python_requires=">=3.10",
     classifiers=[

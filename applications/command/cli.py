@@ -169,7 +169,9 @@ def _on_a_run(options):
         others = [task_class.from_preset(preset_folder(each), dtype=dtype) for each in more]
         task = task_class.ensemble([task, *others])
     if options.verb == "export":
-        task.export(options.output, format=getattr(options, "format", "saved_model"))
+        format = getattr(options, "format", "saved_model")
+        more = {"example": example_of(folder, task).get("text", "")} if format == "web" else {}
+        task.export(options.output, format=format, **more)
         say(f"wrote {options.output}")
         return
     task.require_preprocessor()

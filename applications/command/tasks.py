@@ -356,8 +356,9 @@ FORMAT = Option(
     "keras: the whole task as model.keras, which Keras reads once "
     "keras_attention.applications.translation is imported; ctranslate2: for that engine "
     "(architecture transformer), and the tokenizers; litert: search.tflite, ids in, ids out, for a "
-    "sentence of 64 tokens, and the tokenizers (default: saved_model)",
-    choices=("saved_model", "keras", "ctranslate2", "litert"),
+    "sentence of 64 tokens, and the tokenizers; web: index.html, a page that runs the model in the "
+    "browser with nothing installed (default: saved_model)",
+    choices=("saved_model", "keras", "ctranslate2", "litert", "web"),
     default="saved_model",
 )
 TRANSLATION = TaskCommand(

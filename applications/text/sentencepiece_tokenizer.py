@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
+from .in_web import pieces_in_web
 from .normalization import nfc
 from .segmentation import SegmentationSampler
 from .tokenizer import (
@@ -237,6 +238,11 @@ class SentencePieceTokenizer(Tokenizer):
         if self._pieces is None:
             return SentencePieceInGraph(self._model)
         return OwnPiecesInGraph(self._model, self.vocabulary, TAG if self._has_tags else None)
+
+    def in_web(self) -> dict[str, Any]:
+        has_own_ids = self._pieces is not None
+        tag = TAG if has_own_ids and self._has_tags else None
+        return pieces_in_web(self._model, self.vocabulary, has_own_ids, tag)
 
     def _cut(self, lines: list[str]) -> list[list[str]]:
         """Return the pieces of lines, unknown ones as the text has them."""

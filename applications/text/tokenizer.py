@@ -76,6 +76,17 @@ class Tokenizer(abc.ABC):
         strings, and `join` ragged strings to (B,) strings.
         """
 
+    def in_web(self) -> dict[str, Any]:
+        """Return the same tokenizer as JSON types, by which a page in a browser cuts text.
+
+        Raises:
+            ValueError: where the script of the page does not know how the tokenizer cuts text.
+        """
+        raise ValueError(
+            "A page in a browser cuts text as WordTokenizer and SentencePieceTokenizer do. "
+            f"Received: {type(self).__name__}"
+        )
+
     @abc.abstractmethod
     def _content(self) -> bytes:
         """Return the content of the vocabulary's file."""

@@ -11,8 +11,9 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from .in_web import words_in_web
 from .normalization import nfc
 from .tokenizer import SPECIAL_TOKENS, UNK_ID, Rules, Tokenizer, check_lines, until_end
 
@@ -147,6 +148,10 @@ class WordTokenizer(Tokenizer):
 
         lower = _lowercase_map() if self.lowercase else {}
         return WordsInGraph(self._vocabulary, lower, self._split_rules, self._join_rules)
+
+    def in_web(self) -> dict[str, Any]:
+        lower = _lowercase_map() if self.lowercase else {}
+        return words_in_web(self._vocabulary, lower, self._split_rules, self._join_rules)
 
     def _content(self) -> bytes:
         return "".join(f"{word}\n" for word in self._vocabulary).encode()

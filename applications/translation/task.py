@@ -60,9 +60,10 @@ from .results import (
 )
 from .search import batches_of, check_engine, force, search
 from .shortlist import Shortlist
+from .web_export import export_web
 
 ENGINES = {"ctranslate2": CTranslate2, "litert": LiteRT, "numpy": NumPy}
-EXPORTS = {"ctranslate2": export_ctranslate2, "litert": export_litert}
+EXPORTS = {"ctranslate2": export_ctranslate2, "litert": export_litert, "web": export_web}
 SHORTLIST_FILE = "shortlist.npz"
 """The file of a preset that holds the shortlist."""
 FORMATS = ("saved_model", "tf_saved_model", "keras", *EXPORTS)
@@ -670,17 +671,20 @@ class Translator(SearchTask):
             filepath: the folder to write; it must not exist.
             format: `"saved_model"` (strings in, strings, scores and alignments out),
                 `"ctranslate2"` (a `Transformer`, for that engine), `"litert"` (`export_litert` says
-                what, and names its options) or `"keras"`: the whole task as `model.keras`, read
-                once `keras_attention.applications.translation` is imported.
-            **options: of `"saved_model"`, `max_letters` and fields of `SearchOptions` to change.
+                what, and names its options), `"web"` (a page that runs the model in the browser,
+                with nothing installed: `export_web`) or `"keras"`: the whole task as `model.keras`,
+                read once `keras_attention.applications.translation` is imported.
+            **options: of `"saved_model"`, `max_letters` and fields of `SearchOptions` to change; of
+                `"web"`, the `example` that the page shows at first.
         """
         check_choice("`format`", format, FORMATS)
         if format in ("saved_model", "tf_saved_model"):
             return super().export(filepath, format, **options)
-        if options and format != "litert":
+        unknown = set(options) - {"web": {"example"}, "litert": set(options)}.get(format, set())
+        if unknown:
             raise ValueError(
                 "The options of a search belong to a format that holds one: saved_model, litert. "
-                f"Received: format={format!r}, {', '.join(options)}"
+                f"Received: format={format!r}, {', '.join(sorted(unknown))}"
             )
         if format in EXPORTS:
             return EXPORTS[format](self, filepath, **options)

@@ -372,6 +372,31 @@ plt.show()
 # 也读过这个词的邻居。
 
 # %% [markdown] lang="en"
+# ## Move the attention yourself
+#
+# A model of this kind runs in your browser: the preset `dates`, which writes dates as year, month and day. "Step" and
+# "Play" go through the formulas of one written character after the other.
+#
+# <div class="live-translator" data-examples="4 juin 1999|den 3. Mai 1984">Run <code>keras-attention export dates --format web --output dates-page</code> and open <code>dates-page/index.html</code>: the model runs there, and on this lecture's page of the documentation.</div>
+#
+# - Click "juin", so that no step can attend to it: its energies count as $-\infty$. Which part of the date becomes wrong,
+#   and why do the others stay right? Now hide "4" in its place.
+# - Raise the temperature $\tau$, by which the energies are divided before the softmax. The rows become pale. From where on
+#   does the model write a wrong date? And what changes as $\tau$ goes towards 0?
+# - The two "-" stand in no input. Where do their rows look, and what does the decoder's state gain by it?
+
+# %% [markdown] lang="zh"
+# ## 亲手移动注意力
+#
+# 这样的一个模型就在您的浏览器里运行：预设 `dates`，它把日期写成年、月、日。“单步”和“播放”逐个字符走过每一步的公式。
+#
+# <div class="live-translator" data-examples="4 juin 1999|den 3. Mai 1984">运行 <code>keras-attention export dates --format web --output dates-page</code>，打开 <code>dates-page/index.html</code>：模型就在那一页里运行；文档网站上本讲的网页里也有。</div>
+#
+# - 点一下“juin”，任何一步都读不到它：它的能量算作 $-\infty$。日期的哪一部分错了？其余部分为什么仍然对？再改为藏起“4”。
+# - 调高温度 $\tau$：能量在 softmax 之前除以它，各行随之变淡。从哪里开始，模型写错日期？$\tau$ 趋近 0 时又会怎样？
+# - 两个“-”不在输入里。它们那两行看哪里？解码器的状态由此得到了什么？
+
+# %% [markdown] lang="en"
 # ## Exercises
 #
 # **1.** The paper starts with $v = 0$. What are the first weights then, whatever the four states of `memory`? Show it with

@@ -89,7 +89,7 @@ FIND_FAULTS = """
 def addresses():
     """The pages of the site, but those that are no page of the theme."""
     pages = {str(page.relative_to(SITE)) for page in SITE.rglob("*.html")}
-    return sorted(pages - {"404.html", "live/dates.html"})
+    return sorted(pages - {"404.html", "live/dates.html", "live/dates/index.html"})
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +182,21 @@ def test_a_page_leads_to_itself_in_the_other_language(browser):
 @pytest.mark.parametrize("address", addresses())
 def test_page_has_no_visible_fault(window, address):
     assert not faults_of(window, (SITE / address).as_uri())
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["index.html", "index.zh.html", "course/02_bahdanau.html", "course/02_bahdanau.zh.html"],
+)
+def test_a_translator_runs_in_the_page(window, address):
+    assert not faults_of(window, (SITE / address).as_uri())
+    window.locator(".live-translator").scroll_into_view_if_needed()
+    window.locator(".lt-table").wait_for()
+    window.locator(".live-translator textarea").fill("7 de febrero de 2015")
+    assert window.locator(".lt-output").text_content() == "2015-02-07"
+    window.locator(".lt-table thead button", has_text="febrero").click()
+    assert window.locator(".lt-output").text_content() != "2015-02-07"
+    assert not window.evaluate(FIND_FAULTS)
 
 
 @pytest.fixture(scope="module")
