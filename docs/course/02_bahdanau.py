@@ -13,7 +13,7 @@
 #
 # $e_{ts}$ is the **energy** of a pair, $a_{ts}$ its **weight**, and $c_t$ the **context vector**, a new one for each
 # word. The weights of a row sum to 1. A table of them, target words down and source words across, is the **alignment**:
-# it shows the source words of each target word. Nobody labels it; the model learns it from translations alone.
+# it shows the source words of each target word. Nobody labels it. The model learns it from translations alone.
 
 # %% [markdown] lang="zh"
 # # 2. Bahdanau 的对齐
@@ -50,7 +50,8 @@ keras.utils.set_random_seed(2)
 # %% [markdown] lang="en"
 # ## The formula in five lines
 #
-# `B` sentences, `T` target steps, `S` source steps. The sum inside the tanh runs over every pair, hence the two new axes.
+# There are `B` sentences, `T` target steps and `S` source steps. The sum inside the tanh is taken for every pair, which is
+# why the code adds two axes.
 
 # %% [markdown] lang="zh"
 # ## 五行代码写出公式
@@ -84,10 +85,10 @@ print(np.round(weights[0], 2))
 #
 # ### Question: what is v?
 #
-# tanh gives a *vector* for each pair, one number for each hidden unit; a softmax needs *one number* for each pair. $v$ is
+# For each pair, tanh gives a *vector* with one number for each hidden unit, but a softmax needs *one number*. $v$ is
 # the output layer of that small network: it says how much each hidden unit counts, and in which direction. $v$ is a
-# learned weight, the same for all pairs and all steps. Without it, nothing sums the units. It is not the "value" of later
-# papers: values here are the states $h_s$.
+# learned weight, the same for all pairs and all steps. Without it, nothing would sum the units. It is not the "value" of
+# later papers: here the values are the states $h_s$.
 
 # %% [markdown] lang="zh"
 # 层给出的数字与手写的相同。公式没写的事，层也做了：掩码、数值精度，以及不把 `B T S U` 个数的隐藏层整个放进内存。
@@ -111,7 +112,7 @@ print("energy, their product:   ", np.round(units[0] @ v, 2))
 # ### Question: must s and h be of one width?
 #
 # No. $W$ and $U$ bring both to the width of the hidden layer. Above, $s$ has 5 features, $h$ has 8 and the hidden layer
-# 6. A dot product needs one width, and its error says so:
+# has 6. A dot product does need one width, and its error says so:
 
 # %% [markdown] lang="zh"
 # ### 问：s 和 h 的宽度必须一样吗？ {: #bahdanau-width }
@@ -127,7 +128,7 @@ except ValueError as error:
 # %% [markdown] lang="en"
 # ### Question: where does y(t-1) enter?
 #
-# In the cell, not in the score. A step of the paper's decoder is
+# It enters the cell, and not the score. A step of the paper's decoder is
 #
 # $$
 # c_t = \mathrm{attend}(s_{t-1}), \qquad s_t = \mathrm{GRU}([y_{t-1}; c_t],\; s_{t-1})
@@ -206,8 +207,8 @@ for english, french in pairs[:3]:
     print(" ".join(english), "->", " ".join(french))
 
 # %% [markdown] lang="en"
-# Words become ids: 0 is padding, 1 starts a sentence, 2 ends it. The decoder's input is the answer moved by one place: at
-# each step it gets the right last word, $y_{t-1}$.
+# Words become ids: 0 is padding, 1 starts a sentence, and 2 ends it. The decoder's input is the answer moved by one place,
+# so that at each step it gets the right last word, $y_{t-1}$.
 
 # %% [markdown] lang="zh"
 # 把词变成编号：0 是填充，1 表示句首，2 表示句尾。解码器的输入是答案右移一位：每一步都得到正确的前一个词 $y_{t-1}$。
@@ -328,7 +329,7 @@ plot_alignment(shown, [*text, "</s>"], answer)
 
 # %% [markdown] lang="en"
 # > **Predict first.** Does a French article attend to "the", or to the noun of its phrase? And an adjective, which also
-# > agrees with the noun? Guess the two weights, then look at the means over all 500 sentences.
+# > agrees with the noun? Guess the two weights, and then look at the means over all 500 sentences.
 
 # %% [markdown] lang="zh"
 # > **先猜一猜。** 法语冠词看的是“the”，还是所在短语的名词？形容词也要与名词一致，它呢？先猜两个权重，再看全部 500 个句子上的平均。
@@ -363,9 +364,9 @@ figure.legend(loc="outside upper center", ncols=2)
 plt.show()
 
 # %% [markdown] lang="en"
-# The article attends to the noun, which it needs to know, not to the word in a dictionary. So attention is not a
-# linguist's word alignment. Nor does it show everything that the decoder *knows*: the encoder's state at one word has
-# read its neighbours, too.
+# The article attends to the noun, which it needs to know, and not to the word that a dictionary would give. So attention is
+# not a linguist's word alignment. It does not show everything that the decoder *knows*, either: the encoder's state at one
+# word has read its neighbours, too.
 
 # %% [markdown] lang="zh"
 # 冠词读的是名词：它看的是它需要知道的，而不是词典会与它相连的那个词。注意力的对齐不是语言学家的词对齐。它也不是解码器*知道的全部*：编码器在一个词处的状态，

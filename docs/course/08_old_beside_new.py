@@ -115,7 +115,7 @@ print(
 # **What was wrong.** The tutorial calls it Bahdanau's attention, but it has no $v$, no tanh and no alignment before the
 # step. The context is added *beside* the recurrent net and never enters it, so the decoder's state knows its written
 # words, but not the source or the places it has read. Every query comes only from the earlier words. On sentences this
-# short both models are right: the last word written is enough to find the next one. The fault shows if a word comes
+# short both models are right: the last word written is enough to find the next one. The fault shows when a word comes
 # twice, and in [coverage](05_summaries.md).
 #
 # **What changes.** Embedding, encoder, loss and training stay. GRU, attention, addition and normalisation become one `AttentionDecoder`.
@@ -165,8 +165,8 @@ for name, model in (("without masks", old), ("with masks", new)):
     assert (change < 1e-4) == (name == "with masks")
 
 # %% [markdown] lang="en"
-# **Padding must not count.** This model predicts only padding. We judge it by plain accuracy and loss, and by those that
-# leave padding out:
+# **Padding must not count.** This model predicts nothing but padding. We judge it by plain accuracy and loss, and by those
+# that leave padding out:
 
 # %% [markdown] lang="zh"
 # **填充不应计分。** 一个只会预测填充的模型，用普通的正确率和损失，以及不计填充的正确率和损失来评价：
@@ -200,8 +200,8 @@ assert block(spanish, english).shape[1] == 4 and block(english, spanish).shape[1
 print(f"words right after training, ours: {fit(new):.1%}")
 
 # %% [markdown] lang="en"
-# **What changes.** Set `mask_zero=True` in both embeddings; Keras passes the masks on, that of the source to the cross
-# attention. The loss is `MaskedSparseCategoricalCrossentropy`. You no longer write the two classes of the example
+# **What changes.** Set `mask_zero=True` in both embeddings. Keras then passes the masks on, and the cross attention
+# gets that of the source. The loss is `MaskedSparseCategoricalCrossentropy`. You no longer write the two classes of the example
 # (position embedding, decoder).
 #
 # ## 3. A TensorFlow Addons tutorial
