@@ -113,7 +113,7 @@ for name, attention in attentions.items():
 #
 # ## 窗口
 #
-# **局部**注意力只读 $p_t$ 周围的 $2D + 1$ 个位置。*单调*（local-m）：$p_t = t$。*预测*（local-p）：由查询说出位置，
+# **局部**注意力只读 $p_t$ 周围的 $2D + 1$ 个位置。**单调**（local-m）：$p_t = t$。**预测**（local-p）：由查询说出位置，
 #
 # $$
 # p_t = S \cdot \sigma\left(v_p^\top \tanh(W_p q_t)\right), \qquad
