@@ -132,7 +132,7 @@ RUNS = {
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_page(page, own_folder, request):
     text = page.read_text(encoding="utf-8")
-    if page.name == "classify.md":  # which trains for many steps
+    if page.name in ("classify.md", "time_series.md"):  # which train for many steps
         request.getfixturevalue("traced")
     needs_torch(text)
     if page.name == "keras_model.md" and not find_spec("khmer_transliterator"):
