@@ -221,6 +221,23 @@ def test_the_first_pictures_are_those_that_their_command_draws(tmp_path, monkeyp
     assert len(list(tmp_path.glob("*.png"))) == 2
 
 
+@pytest.mark.slow
+def test_the_pictures_of_time_series_are_those_that_their_command_draws(
+    traced, tmp_path, monkeypatch
+):
+    from matplotlib.image import imread
+
+    from docs.tutorials import time_series
+
+    kept = time_series.FOLDER
+    monkeypatch.setattr(time_series, "FOLDER", tmp_path)
+    time_series.main()
+    for path in tmp_path.glob("*.png"):
+        drawn, expected = imread(path), imread(kept / path.name)
+        assert drawn.shape == expected.shape and abs(drawn - expected).mean() < 0.05
+    assert len(list(tmp_path.glob("*.png"))) == 4
+
+
 @pytest.mark.parametrize(
     ("output", "holds"),
     [

@@ -203,7 +203,12 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.mark.parametrize(
     ("words", "pages"),
-    [("learning rate", ["command.html"]), ("beam size", ["decoding.html", "command.html"])],
+    [
+        ("learning rate", ["command.html"]),
+        ("beam size", ["decoding.html", "command.html"]),
+        ("time series", ["time_series.html"]),
+        ("masks fail", ["masks.html"]),
+    ],
 )
 def test_the_search_ranks_the_page_that_explains_first(browser, server, words, pages):
     page = browser.new_page(viewport={"width": 1280, "height": 900})
