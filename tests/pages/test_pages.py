@@ -175,7 +175,11 @@ def test_a_page_leads_to_itself_in_the_other_language(browser):
         )
         assert (SITE / other).as_uri() in found
         tabs = page.locator(".md-tabs__item").all_text_contents()
-        assert any("Tasks" in each for each in tabs) != address.endswith(".zh.html")
+        is_chinese = address.endswith(".zh.html")
+        assert any("Tasks" in each for each in tabs) != is_chinese
+        names = page.evaluate("() => [...document.querySelectorAll('[title]')].map(e => e.title)")
+        assert ("深色" if is_chinese else "Dark") in names
+        assert not is_chinese or not {"Dark", "Light", "Permanent link"} & set(names)
     page.close()
 
 
