@@ -1,5 +1,6 @@
 """The course: both languages, current outputs, pages, notebooks, and lectures that run."""
 
+import ast
 import json
 import re
 import runpy
@@ -10,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from docs import translation
-from docs.course import build, pages
+from docs.course import build, comments, pages
 from docs.pictures import kept as pictures
 from keras_attention.course.exercises import EXERCISES
 
@@ -169,6 +170,16 @@ def test_a_notebook_leads_to_notebooks_and_to_pages_that_exist_where_it_lies(lec
         REPOSITORY
     )
     assert "(https://a.b/c.md)" in title(REPOSITORY)
+
+
+@LECTURES
+def test_comments_are_chinese_where_the_page_is_and_the_code_is_the_same(path):
+    for cell in build.code(build.cells(path)):
+        assert not comments.without_chinese(cell.source)
+        chinese = comments.in_chinese(cell.source)
+        plain = [re.sub(r"^%.*$", "", each, flags=re.MULTILINE) for each in (cell.source, chinese)]
+        assert ast.dump(ast.parse(plain[0])) == ast.dump(ast.parse(plain[1]))
+    assert comments.in_chinese('x = "# padding"  # padding') == 'x = "# padding"  # 填充'
 
 
 def test_chinese_notebooks_ask_for_checks_in_chinese(lecture):

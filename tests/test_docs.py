@@ -132,7 +132,7 @@ RUNS = {
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_page(page, own_folder, request):
     text = page.read_text(encoding="utf-8")
-    if page.name == "classify.md":  # which trains for many steps
+    if page.name in ("classify.md", "time_series.md"):  # which train for many steps
         request.getfixturevalue("traced")
     needs_torch(text)
     if page.name == "keras_model.md" and not find_spec("khmer_transliterator"):
@@ -219,6 +219,23 @@ def test_the_first_pictures_are_those_that_their_command_draws(tmp_path, monkeyp
         drawn, expected = imread(path), imread(kept / path.name)
         assert drawn.shape == expected.shape and abs(drawn - expected).mean() < 0.02
     assert len(list(tmp_path.glob("*.png"))) == 2
+
+
+@pytest.mark.slow
+def test_the_pictures_of_time_series_are_those_that_their_command_draws(
+    traced, tmp_path, monkeypatch
+):
+    from matplotlib.image import imread
+
+    from docs.tutorials import time_series
+
+    kept = time_series.FOLDER
+    monkeypatch.setattr(time_series, "FOLDER", tmp_path)
+    time_series.main()
+    for path in tmp_path.glob("*.png"):
+        drawn, expected = imread(path), imread(kept / path.name)
+        assert drawn.shape == expected.shape and abs(drawn - expected).mean() < 0.05
+    assert len(list(tmp_path.glob("*.png"))) == 4
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 # # 1. Why a single vector fails
 #
 # The first neural translators (Sutskever et al. 2014; Cho et al. 2014) had two recurrent nets. The **encoder** reads the
-# source word by word; its last state $c$ stands for the whole sentence. The **decoder** starts from $c$ and writes:
+# source word by word, and its last state $c$ stands for the whole sentence. The **decoder** starts from $c$ and writes:
 #
 # $$
 # h_s = f(x_s, h_{s-1}), \qquad c = h_S, \qquad
@@ -45,8 +45,8 @@ keras.utils.set_random_seed(1)
 # %% [markdown] lang="en"
 # ## The formula in a few lines
 #
-# $f$ is a GRU here (Cho et al. 2014): an update gate $z$ says how much of the old state stays, a reset gate $r$ how much
-# of it the new candidate sees. Keras' layer gives the same numbers:
+# $f$ is a GRU here (Cho et al. 2014): an update gate $z$ says how much of the old state stays, and a reset gate $r$ says
+# how much of it the new candidate sees. Keras' layer gives the same numbers:
 
 # %% [markdown] lang="zh"
 # ## 几行代码写出公式
@@ -79,8 +79,8 @@ print("six words in", sentence.size, "numbers; one vector of", c.shape[-1])
 # ## Data: numbers read out
 #
 # The model translates random figures to German number words: "7 3 9" to "sieben drei neun". No word of such a sentence
-# can be guessed from the others, so a model has to carry all of it. Each word is one of thirty: $n$ words are
-# $n \log_2 30 \approx 4.9\,n$ bits.
+# can be guessed from the others, so a model has to carry all of it. Each word is one of thirty, so $n$ words
+# carry $n \log_2 30 \approx 4.9\,n$ bits.
 
 # %% [markdown] lang="zh"
 # ## 数据：念数字
@@ -121,8 +121,8 @@ print(
 # %% [markdown] lang="en"
 # ## Two models, one difference
 #
-# Encoder, widths and training are the same. The first decoder is a GRU that starts from $c$. The second also starts from
-# $c$, and attends to the states $h_1 \dots h_S$ before each word.
+# Both models have the same encoder, the same widths and the same training. The first decoder is a GRU that starts from
+# $c$. The second also starts from $c$, and attends to the states $h_1 \dots h_S$ before each word.
 
 # %% [markdown] lang="zh"
 # ## 两个模型，一处不同
@@ -161,8 +161,8 @@ for name, model in models.items():
 # %% [markdown] lang="en"
 # ## BLEU by length
 #
-# 100 new sentences of each length, translated greedily, and scored by sacrebleu. BLEU counts runs of up to four words, so
-# it is near 0 for two words even if all are right: read the share of sentences without an error there.
+# We translate 100 new sentences of each length greedily, and score them with sacrebleu. BLEU counts runs of up to four
+# words, so it is near 0 for two words even if all are right. There, read the share of sentences without an error.
 
 # %% [markdown] lang="zh"
 # ## BLEU 随长度的变化
@@ -224,13 +224,13 @@ assert exact["attention"][-1] > exact["single vector"][-1] + 0.3
 assert exact["single vector"][0] > exact["single vector"][-1] + 0.3
 
 # %% [markdown] lang="en"
-# How close was your guess? The single vector is no weak model: it gets short sentences right. It fails if the sentence holds more than $c$ learned
-# to hold. More units and more training move this limit to longer sentences; they do not remove it.
+# How close was your guess? The single vector is no weak model: it gets short sentences right. It fails when the sentence holds more than $c$ has
+# learned to hold. More units and more training move this limit to longer sentences, but they do not remove it.
 #
 # ### Question: could the decoder not be given c at every step?
 #
 # Yes (Cho et al. 2014 do so), and then the decoder forgets less. But $c$ is still one vector: the decoder cannot get out
-# what the encoder did not put in. The solution is to keep the states, and to look up the needed one.
+# what the encoder did not put in. The solution is to keep all the states, and to look up the one that is needed.
 #
 # ## What is forgotten first
 #

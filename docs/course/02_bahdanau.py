@@ -13,7 +13,7 @@
 #
 # $e_{ts}$ is the **energy** of a pair, $a_{ts}$ its **weight**, and $c_t$ the **context vector**, a new one for each
 # word. The weights of a row sum to 1. A table of them, target words down and source words across, is the **alignment**:
-# it shows the source words of each target word. Nobody labels it; the model learns it from translations alone.
+# it shows the source words of each target word. Nobody labels it. The model learns it from translations alone.
 
 # %% [markdown] lang="zh"
 # # 2. Bahdanau 的对齐
@@ -50,7 +50,8 @@ keras.utils.set_random_seed(2)
 # %% [markdown] lang="en"
 # ## The formula in five lines
 #
-# `B` sentences, `T` target steps, `S` source steps. The sum inside the tanh runs over every pair, hence the two new axes.
+# There are `B` sentences, `T` target steps and `S` source steps. The sum inside the tanh is taken for every pair, which is
+# why the code adds two axes.
 
 # %% [markdown] lang="zh"
 # ## 五行代码写出公式
@@ -84,17 +85,17 @@ print(np.round(weights[0], 2))
 #
 # ### Question: what is v?
 #
-# tanh gives a *vector* for each pair, one number for each hidden unit; a softmax needs *one number* for each pair. $v$ is
+# For each pair, tanh gives a *vector* with one number for each hidden unit, but a softmax needs *one number*. $v$ is
 # the output layer of that small network: it says how much each hidden unit counts, and in which direction. $v$ is a
-# learned weight, the same for all pairs and all steps. Without it, nothing sums the units. It is not the "value" of later
-# papers: values here are the states $h_s$.
+# learned weight, the same for all pairs and all steps. Without it, nothing would sum the units. It is not the "value" of
+# later papers: here the values are the states $h_s$.
 
 # %% [markdown] lang="zh"
 # 层给出的数字与手写的相同。公式没写的事，层也做了：掩码、数值精度，以及不把 `B T S U` 个数的隐藏层整个放进内存。
 #
 # ### 问：v 是什么？ {: #bahdanau-v }
 #
-# 对每一对状态，tanh 给出一个*向量*，每个隐藏单元一个数；而 softmax 要的是*一个数*。$v$ 就是这个小网络的输出层：它规定每个隐藏单元
+# 对每一对状态，tanh 给出一个**向量**，每个隐藏单元一个数；而 softmax 要的是**一个数**。$v$ 就是这个小网络的输出层：它规定每个隐藏单元
 # 算多少、朝哪个方向算。它是与其他参数一起学习的权重，所有词对、所有时间步共用一个。没有它，就没法把各单元合成一个得分。它也不是后来
 # 论文里的“值”（value）：这里的值是状态 $h_s$。
 
@@ -111,7 +112,7 @@ print("energy, their product:   ", np.round(units[0] @ v, 2))
 # ### Question: must s and h be of one width?
 #
 # No. $W$ and $U$ bring both to the width of the hidden layer. Above, $s$ has 5 features, $h$ has 8 and the hidden layer
-# 6. A dot product needs one width, and its error says so:
+# has 6. A dot product does need one width, and its error says so:
 
 # %% [markdown] lang="zh"
 # ### 问：s 和 h 的宽度必须一样吗？ {: #bahdanau-width }
@@ -127,7 +128,7 @@ except ValueError as error:
 # %% [markdown] lang="en"
 # ### Question: where does y(t-1) enter?
 #
-# In the cell, not in the score. A step of the paper's decoder is
+# It enters the cell, and not the score. A step of the paper's decoder is
 #
 # $$
 # c_t = \mathrm{attend}(s_{t-1}), \qquad s_t = \mathrm{GRU}([y_{t-1}; c_t],\; s_{t-1})
@@ -146,7 +147,7 @@ except ValueError as error:
 # c_t = \mathrm{attend}(s_{t-1}), \qquad s_t = \mathrm{GRU}([y_{t-1}; c_t],\; s_{t-1})
 # $$
 #
-# $y_{t-1}$ 是*和*这一步取来的上下文向量*一起*读进去的。所以第 $t$ 步的权重知道 $y_{t-2}$ 及以前的词（它们在 $s_{t-1}$ 里），却不知道
+# $y_{t-1}$ 是**和**这一步取来的上下文向量**一起**读进去的。所以第 $t$ 步的权重知道 $y_{t-2}$ 及以前的词（它们在 $s_{t-1}$ 里），却不知道
 # $y_{t-1}$。我们改动第三个输入词，看权重从哪一步开始变。若用 `query="current"`（Luong 的次序），单元先走一步，同一步的权重就已经知道它了：
 
 # %%
@@ -206,8 +207,8 @@ for english, french in pairs[:3]:
     print(" ".join(english), "->", " ".join(french))
 
 # %% [markdown] lang="en"
-# Words become ids: 0 is padding, 1 starts a sentence, 2 ends it. The decoder's input is the answer moved by one place: at
-# each step it gets the right last word, $y_{t-1}$.
+# Words become ids: 0 is padding, 1 starts a sentence, and 2 ends it. The decoder's input is the answer moved by one place,
+# so that at each step it gets the right last word, $y_{t-1}$.
 
 # %% [markdown] lang="zh"
 # 把词变成编号：0 是填充，1 表示句首，2 表示句尾。解码器的输入是答案右移一位：每一步都得到正确的前一个词 $y_{t-1}$。
@@ -236,7 +237,7 @@ previous = np.pad(target, [(0, 0), (1, 0)], constant_values=START)[:, :-1]
 # %% [markdown] lang="zh"
 # ## 模型
 #
-# 双向 GRU 读源句：$h_s$ 既知道第 $s$ 个词前面的内容，*也*知道后面的。解码器的初始状态是 $s_0 = \tanh(W_s \overleftarrow{h}_1)$，
+# 双向 GRU 读源句：$h_s$ 既知道第 $s$ 个词前面的内容，**也**知道后面的。解码器的初始状态是 $s_0 = \tanh(W_s \overleftarrow{h}_1)$，
 # 取自反向阅读的终点。每个词由状态和上下文向量一起预测。
 
 # %%
@@ -328,7 +329,7 @@ plot_alignment(shown, [*text, "</s>"], answer)
 
 # %% [markdown] lang="en"
 # > **Predict first.** Does a French article attend to "the", or to the noun of its phrase? And an adjective, which also
-# > agrees with the noun? Guess the two weights, then look at the means over all 500 sentences.
+# > agrees with the noun? Guess the two weights, and then look at the means over all 500 sentences.
 
 # %% [markdown] lang="zh"
 # > **先猜一猜。** 法语冠词看的是“the”，还是所在短语的名词？形容词也要与名词一致，它呢？先猜两个权重，再看全部 500 个句子上的平均。
@@ -363,12 +364,12 @@ figure.legend(loc="outside upper center", ncols=2)
 plt.show()
 
 # %% [markdown] lang="en"
-# The article attends to the noun, which it needs to know, not to the word in a dictionary. So attention is not a
-# linguist's word alignment. Nor does it show everything that the decoder *knows*: the encoder's state at one word has
-# read its neighbours, too.
+# The article attends to the noun, which it needs to know, and not to the word that a dictionary would give. So attention is
+# not a linguist's word alignment. It does not show everything that the decoder *knows*, either: the encoder's state at one
+# word has read its neighbours, too.
 
 # %% [markdown] lang="zh"
-# 冠词读的是名词：它看的是它需要知道的，而不是词典会与它相连的那个词。注意力的对齐不是语言学家的词对齐。它也不是解码器*知道的全部*：编码器在一个词处的状态，
+# 冠词读的是名词：它看的是它需要知道的，而不是词典会与它相连的那个词。注意力的对齐不是语言学家的词对齐。它也不是解码器**知道的全部**：编码器在一个词处的状态，
 # 也读过这个词的邻居。
 
 # %% [markdown] lang="en"
@@ -462,7 +463,7 @@ assert check("2.3", lambda Dq, Dk, U: Dq * U + Dk * U + U)
 # same? Hand in the weights.
 
 # %% [markdown] lang="zh"
-# **4.** 设第一个句子的最后两个状态是填充。给层一个掩码，并说明其余权重与短两个词的句子相同。为什么在 softmax *之后*再乘掩码就不一样了？
+# **4.** 设第一个句子的最后两个状态是填充。给层一个掩码，并说明其余权重与短两个词的句子相同。为什么在 softmax **之后**再乘掩码就不一样了？
 # 交这些权重。
 
 # %% exercise=true

@@ -1,8 +1,8 @@
 # %% [markdown] lang="en"
 # # 3. Luong's scores, windows and input feeding
 #
-# Luong, Pham and Manning (2015) ask of [Bahdanau's attention](02_bahdanau.md): which parts of it matter? They try other
-# scores, attend to only a part of the source, and change the order of the step.
+# Luong, Pham and Manning (2015) ask which parts of [Bahdanau's attention](02_bahdanau.md) matter. They try other scores,
+# attend to only a part of the source, and change the order of the step.
 #
 # $$
 # e_{ts} = \begin{cases}
@@ -52,7 +52,7 @@ keras.utils.set_random_seed(3)
 # %% [markdown] lang="en"
 # ## Four scores, a line each
 #
-# `q` holds the queries `(B, T, D)`, `k` the keys `(B, S, D)`; `concat` is Bahdanau's score, since
+# `q` holds the queries `(B, T, D)` and `k` the keys `(B, S, D)`. `concat` is Bahdanau's score, since
 # $W[q; k] = W_q q + W_k k$.
 
 # %% [markdown] lang="zh"
@@ -88,14 +88,14 @@ for name, attention in attentions.items():
 # %% [markdown] lang="en"
 # ### Question: must query and key be of one width?
 #
-# For `dot`, yes. `general` puts a matrix between them, of any two widths. `location` does not read the keys: the query
+# For `dot` they must. `general` puts a matrix between them, so that any two widths fit. `location` does not read the keys: the query
 # alone says which places count, so the score works only up to the length it was built for (`max_length`) and knows no
 # words.
 #
 # ## Windows
 #
-# **Local** attention reads $2D + 1$ places around $p_t$. *Monotonic*: $p_t = t$. *Predictive*: the query predicts the
-# place,
+# **Local** attention reads $2D + 1$ places around $p_t$. If it is *monotonic*, $p_t = t$. If it is *predictive*, the query
+# predicts the place,
 #
 # $$
 # p_t = S \cdot \sigma\left(v_p^\top \tanh(W_p q_t)\right), \qquad
@@ -113,7 +113,7 @@ for name, attention in attentions.items():
 #
 # ## 窗口
 #
-# **局部**注意力只读 $p_t$ 周围的 $2D + 1$ 个位置。*单调*（local-m）：$p_t = t$。*预测*（local-p）：由查询说出位置，
+# **局部**注意力只读 $p_t$ 周围的 $2D + 1$ 个位置。**单调**（local-m）：$p_t = t$。**预测**（local-p）：由查询说出位置，
 #
 # $$
 # p_t = S \cdot \sigma\left(v_p^\top \tanh(W_p q_t)\right), \qquad
@@ -146,8 +146,9 @@ print(
 # %% [markdown] lang="en"
 # ## Which score for which task?
 #
-# Two tasks on random words. **Copy**: word for word. **Group**: all even words first, then the odd ones, each in their
-# order; so the right place depends on the words. One decoder, $\tilde h$, five attentions, the same training.
+# We take two tasks on random words. **Copy** repeats them word for word. **Group** writes all even words first and then the
+# odd ones, each in their order, so that the right place depends on the words. One decoder with $\tilde h$ gets five
+# attentions and the same training for each.
 
 # %% [markdown] lang="zh"
 # ## 什么任务用什么得分？
@@ -244,11 +245,11 @@ axes[0, 0].set_ylabel("target")
 plt.show()
 
 # %% [markdown] lang="en"
-# Read the maps by the knowledge of each score. `location` knows only places, and `local-m` compares words
-# no more than two places from its own: enough to copy, too little to group, where the place depends on the words. `general` learns both tasks. `dot` has no matrix, so encoder and decoder
-# must first learn a common language; in the copy task it found no alignment in this time, and the LSTMs carried the words
+# Read the maps by what each score can know. `location` knows only places, and `local-m` compares words
+# no more than two places from its own. That is enough to copy, and too little to group, where the place depends on the words. `general` learns both tasks. `dot` has no matrix, so encoder and decoder
+# must first learn a common language. In the copy task it found no alignment in this time, and the LSTMs carried the words
 # as far as they could. `local-p` can look anywhere, but its place moves by gradients of a narrow bell: in the second task
-# it finds where each group begins, and then hardly moves. Other seeds and longer training change the figures, not the knowledge of a score.
+# it finds where each group begins, and then hardly moves. Other seeds and longer training change the figures, but not what a score can know.
 
 # %% [markdown] lang="zh"
 # 看图时想一想每种得分能知道什么。`location` 只知道位置，`local-m` 只在前后两个位置之内比较词：复制够用，分组就不够，因为位置取决于词。`general` 两样都能找到。`dot` 没有自己的矩阵，
@@ -258,7 +259,7 @@ plt.show()
 # %% [markdown] lang="en"
 # ## Input feeding
 #
-# Each step attends alone: only the last word hints to step $t$ where step $t - 1$ looked. With **input feeding** the cell
+# So far each step attends by itself: only the last word tells step $t$ where step $t - 1$ looked. With **input feeding** the cell
 # reads $[y_{t-1};\, \tilde h_{t-1}]$. The input is $\tilde h$, not $c$.
 
 # %% [markdown] lang="zh"

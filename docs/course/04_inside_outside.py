@@ -28,13 +28,13 @@
 # %% [markdown] lang="zh"
 # # 4. 内部与外部的注意力
 #
-# 答案选择：给一个问题和若干候选句，哪一句回答了它？循环网络读答案，注意力按问题给各个**状态**加权。这是网络*外部*的注意力：
+# 答案选择：给一个问题和若干候选句，哪一句回答了它？循环网络读答案，注意力按问题给各个**状态**加权。这是网络**外部**的注意力：
 #
 # $$
 # h_t = \mathrm{GRU}(x_t, h_{t-1}), \qquad e_t = v^\top \tanh(W r_q + U h_t), \qquad r_a = \sum_t \mathrm{softmax}(e)_t\, h_t
 # $$
 #
-# Wang、Liu 和 Zhao（2016）指出它的毛病：靠后的状态读过的内容比靠前的多，所以无论问什么，它都更像答案；外部注意力偏向句尾。他们把注意力移到*内部*，
+# Wang、Liu 和 Zhao（2016）指出它的毛病：靠后的状态读过的内容比靠前的多，所以无论问什么，它都更像答案；外部注意力偏向句尾。他们把注意力移到**内部**，
 # 在读词的时候就用上：
 #
 # $$
@@ -70,8 +70,8 @@ keras.utils.set_random_seed(4)
 # %% [markdown] lang="en"
 # ## The formulas in a few lines
 #
-# With `"word"` the weights do not depend on the state. So the layer must equal a plain GRU over weighed words, and it
-# does. The weights are **sigmoids**: each is between 0 and 1. They do not compete, and do not sum to 1.
+# With `"word"` the weights do not depend on the state. So the layer must equal a plain GRU over weighed words, and the
+# code shows that it does. The weights are **sigmoids**: each is between 0 and 1. They do not compete, and do not sum to 1.
 
 # %% [markdown] lang="zh"
 # ## 几行代码写出公式
@@ -95,8 +95,8 @@ np.testing.assert_allclose(output, gru(x * np.asarray(alpha)[:, :, None]), atol=
 print("weights", np.round(weights[0], 2), "sum", round(float(ops.sum(weights[0])), 2))
 
 # %% [markdown] lang="en"
-# `"context"` needs the state for the next weight, so it runs step by step; `"gate"` is a GRU with one more input in two
-# of three places:
+# `"context"` needs the state for the next weight, so it runs step by step. `"gate"` is a GRU with one more input in two
+# of its three places:
 
 # %% [markdown] lang="zh"
 # `"context"` 要用状态算下一个权重，只能一步一步来；`"gate"` 是在三处中的两处多一个输入的 GRU：
@@ -128,8 +128,8 @@ np.testing.assert_allclose(output, h, atol=1e-5)
 # %% [markdown] lang="en"
 # ## Data: who did what, where
 #
-# Answers are four clauses of person, verb and place, in any order. A question names a person and a verb; the right answer has them in
-# **one** clause, four wrong ones are drawn at random. We know where the answering clause stands, so we can measure a lean to the end.
+# Answers are four clauses of person, verb and place, in any order. A question names a person and a verb. The right answer has both in
+# **one** clause, and four wrong answers are drawn at random. We know where the answering clause is, so we can measure a lean to the end.
 
 # %% [markdown] lang="zh"
 # ## 数据：谁在哪里做了什么
@@ -235,8 +235,8 @@ for kind in ("outside", "word", "context", "gate"):
 print(f"{'chance':8} MRR {np.mean(1 / np.arange(1, 6)):.3f}")
 
 # %% [markdown] lang="en"
-# MRR is the mean of $1 / \text{rank}$ of the right answer. The measurement below has one seed and one small task: read it
-# as an example of the method, not as a ranking.
+# MRR is the mean of $1 / \text{rank}$ of the right answer. The measurement below has one seed and one small task, so read it
+# as an example of the method, and not as a ranking.
 
 # %% [markdown] lang="zh"
 # MRR 是正确答案名次倒数的平均值。以下是一个随机种子、一个小任务上的测量结果：请把它看作怎样观察的示例，而不是方法的排名。
@@ -269,17 +269,17 @@ assert all(np.mean(line) > 0.55 for line in by_place.values())  # chance is 0.45
 
 # %% [markdown] lang="en"
 # Outside attention and the gates find the answers here. `word` cannot find all of them, and the formula says why: each
-# word gets its weight alone, but a clause answers by two words *together*. `context` knows the earlier words, and does a
+# word gets its weight by itself, but a clause answers by two words *together*. `context` knows the earlier words, and does a
 # little better. Answers of twelve words hardly show the lean to the end, since a GRU forgets little in them; the paper
 # reports it for long ones. Do not assume that a paper's finding holds for your data.
 
 # %% [markdown] lang="zh"
-# 在这里，外部注意力和门都能找到答案。`word` 找不全，公式就说明了原因：每个词单独得到权重，而一个分句要靠两个词*一起*才算回答。`context` 看得到前文，好一点。
+# 在这里，外部注意力和门都能找到答案。`word` 找不全，公式就说明了原因：每个词单独得到权重，而一个分句要靠两个词**一起**才算回答。`context` 看得到前文，好一点。
 # 答案只有十二个词，GRU 忘得不多，偏向句尾的现象几乎看不到。论文报告的是长答案：不要把论文的一句话当成自己数据的结论。
 
 # %% [markdown] lang="en"
-# Three models read the same answer: outside attention weighs states, which hold all earlier words; inner attention weighs
-# words.
+# Here three models read the same answer. Outside attention weighs states, which hold all earlier words, and inner attention
+# weighs words.
 
 # %% [markdown] lang="zh"
 # 同一个答案，三个模型各读一遍：外部注意力给状态加权，而状态里有前面的一切；内部注意力给词加权。
@@ -300,8 +300,8 @@ plot_alignment(
 # %% [markdown] lang="en"
 # ### Question: what keeps all sigmoids from being 1?
 #
-# Nothing. The paper's Occam penalty adds a price for each: $J + n_p \sum_t \alpha_t$. In the layer it is `occam=True`;
-# the layer adds the sum to the model's loss.
+# Nothing keeps them from it. The paper's Occam penalty therefore adds a price for each: $J + n_p \sum_t \alpha_t$. With
+# `occam=True` the layer adds this sum to the model's loss.
 #
 # ## Exercises
 #

@@ -79,9 +79,9 @@ memory = np.random.normal(size=(2, 6, 8)).astype("float32")
 # %% [markdown] lang="en"
 # ## Coverage
 #
-# Coverage needs a loop, since each query changes the next one's score. $c_t$ is the coverage **before** step $t$. With
-# $a_t$ in it the minimum would always be $a_t$, and the loss the constant 1: a mistake that is easy to make and hard to
-# see.
+# Coverage needs a loop, since each query changes the next one's score. $c_t$ is the coverage **before** step $t$. If it
+# included $a_t$, the minimum would always be $a_t$, and the loss would be the constant 1. That mistake is easy to make and
+# hard to see.
 
 # %% [markdown] lang="zh"
 # ## 覆盖率
@@ -152,7 +152,7 @@ np.testing.assert_allclose(weights, product / product.sum((2, 3), keepdims=True)
 # %% [markdown] lang="en"
 # ## A summary to write
 #
-# A document of 24 words holds six facts among filler; the summary is the facts, in their order. Facts look alike, so a
+# A document of 24 words holds six facts among filler, and the summary is these facts in their order. Facts look alike, so a
 # decoder that loses its place writes one twice or leaves one out. We train three attentions in the same way, and count
 # both faults after each epoch.
 
@@ -229,8 +229,8 @@ for name, attention in attentions.items():
     maps[name] = weights[0]
 
 # %% [markdown] lang="en"
-# The counts hold for one task and one seed. After one epoch all three repeat and miss facts, coverage the most: its loss
-# disturbs a decoder that does not attend yet, and See et al. therefore switch it on late (`loss_start`). Then coverage
+# The counts hold for one task and one seed. After one epoch all three repeat and miss facts, and coverage does so most. Its
+# loss disturbs a decoder that does not attend yet, and See et al. therefore switch it on late (`loss_start`). Then coverage
 # reads most sharply, and its loss goes to 0. The temporal rule, which training cannot remove, learns more slowly here.
 # The maps show the last epoch, with a row for each written fact; ticks mark facts in the source.
 
@@ -240,7 +240,7 @@ for name, attention in attentions.items():
 # 事实用刻度标出。
 
 # %% [markdown] lang="en"
-# > **Predict first.** Six facts are written, one a row. Below each map stands how much of each place has been read in all.
+# > **Predict first.** Six facts are written, one in each row. The bars below each map show how much of each place was read.
 # > Under which of the three will the bars be nearest to 1 at the facts and to 0 elsewhere?
 
 # %% [markdown] lang="zh"
@@ -263,7 +263,7 @@ plt.show()
 # %% [markdown] lang="en"
 # ## Sentences first
 #
-# Now a document has five sentences of five words. The first word of a sentence is its topic; the summary is the rest of
+# Now a document has five sentences of five words. The first word of a sentence is its topic, and the summary is the rest of
 # the **one** sentence about "politics". Sentence attention can find the sentence, and word attention can read it.
 
 # %% [markdown] lang="zh"

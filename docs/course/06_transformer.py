@@ -1,8 +1,8 @@
 # %% [markdown] lang="en"
 # # 6. Attention is all you need
 #
-# The attention of the earlier lectures served a recurrent net. Vaswani et al. (2017) leave the net out: every word reads
-# all the others by attention, in parallel, and nothing else mixes the places of a sentence. The formula is
+# In the earlier lectures, attention served a recurrent net. Vaswani et al. (2017) leave the net out: every word reads all
+# the others by attention, in parallel, and nothing else mixes the places of a sentence. The formula is
 #
 # $$
 # \mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^\top}{\sqrt{d}}\right) V
@@ -47,7 +47,7 @@ keras.utils.set_random_seed(6)
 # %% [markdown] lang="en"
 # ## By hand: two words, three features
 #
-# Two words have two features each, and projections to three. All numbers are small; compute them on paper first.
+# Two words have two features each, and projections to three. All numbers are small, so compute them on paper first.
 
 # %% [markdown] lang="zh"
 # ## 手算：两个词，三个特征
@@ -63,8 +63,8 @@ Q, K, V = x @ W_Q, x @ W_K, x @ W_V  # each 2 x 3: a row a word
 print("Q", *Q, "\nK", *K, "\nV", *V)
 
 # %% [markdown] lang="en"
-# The first word's query is $(1, 0, 1)$. Its product with the first key $(1, 1, 0)$ is $1$, with the second $(1, 2, 1)$ it
-# is $2$. So the first row of $QK^\top$ is $(1, 2)$; divided by $\sqrt 3$ it is $(0.58, 1.15)$, and its softmax
+# The first word's query is $(1, 0, 1)$. Its product with the first key $(1, 1, 0)$ is $1$, and with the second $(1, 2, 1)$
+# it is $2$. So the first row of $QK^\top$ is $(1, 2)$. Divided by $\sqrt 3$ it is $(0.58, 1.15)$, and its softmax is
 # $(0.36, 0.64)$. The first output is $0.36 \cdot (1, 2, 0) + 0.64 \cdot (3, 2, 1) = (2.28, 2, 0.64)$.
 
 # %% [markdown] lang="zh"
@@ -150,15 +150,15 @@ assert np.ptp(largest["divided by sqrt(d)"]) < 0.1 < np.ptp(largest["not divided
 # %% [markdown] lang="en"
 # ## Eight heads
 #
-# One set of weights can look at one thing at a time. Eight heads look at eight: each projects to an eighth of the width
-# and reads alone. $W^O$ mixes the eight results, laid side by side:
+# One set of weights can look at one thing at a time. Eight heads can look at eight: each projects to an eighth of the width
+# and reads by itself. $W^O$ mixes the eight results, laid side by side:
 #
 # $$
 # \mathrm{head}_h = \mathrm{Attention}(x W^Q_h,\; y W^K_h,\; y W^V_h), \qquad
 # o = [\mathrm{head}_1; \dots; \mathrm{head}_8]\, W^O
 # $$
 #
-# In code it is the same function; the heads are one more axis.
+# In code it is the same function, and the heads are one more axis.
 
 # %% [markdown] lang="zh"
 # ## 八个头
@@ -194,8 +194,8 @@ print("weights", scores.shape, "- sentences, heads, queries, keys")
 # %% [markdown] lang="en"
 # ## A block
 #
-# Attention mixes the places; a small network then works at each place alone. Around both: add the input, normalise.
-# That is the whole encoder block.
+# Attention mixes the places, and a small network then works at each place by itself. After each of the two, the input is
+# added and the sum is normalised. That is the whole encoder block.
 
 # %% [markdown] lang="zh"
 # ## 一个块
@@ -248,8 +248,8 @@ assert not np.allclose(
 # %% [markdown] lang="en"
 # ## Trained: sort the letters of a word
 #
-# Source "keyboard", target "abdekory". The model has to find each letter among all of them: the smallest that is not yet
-# written. It has one encoder block and one decoder block of 64 features and eight heads. A causal mask hides later words
+# The source is "keyboard", and the target is "abdekory". The model has to find each letter among all of them: the smallest
+# that is not yet written. It has one encoder block and one decoder block of 64 features and eight heads. A causal mask hides later words
 # from the decoder; without it, the decoder would read the answer.
 
 # %% [markdown] lang="zh"
@@ -305,7 +305,7 @@ assert right > 0.9
 # %% [markdown] lang="en"
 # ## What eight heads look at
 #
-# Rows are the written letters, columns those of the source. Nobody told the heads to divide the work.
+# The rows are the written letters, and the columns are those of the source. Nobody told the heads to divide the work.
 
 # %% [markdown] lang="zh"
 # ## 八个头各看什么
@@ -361,7 +361,7 @@ for h in range(8):
 # - Head 7 finds the letters from `d` to `h`, `g` best, and little else.
 # - Head 8 finds `e` and `b`, and hardly looks at an `r` or a `z`.
 #
-# Where one is weak another is strong, so their mean, the last map, is on the right letter. Another seed divides the
+# Where one is weak another is strong, so their mean, the last map, is on the right letter. Another seed would divide the
 # alphabet in another way.
 
 # %% [markdown] lang="zh"

@@ -1,8 +1,8 @@
 # %% [markdown] lang="en"
 # # 7. What pretrained models do with it
 #
-# BERT (Devlin et al. 2019) is the encoder of [lecture 6](06_transformer.md), trained on a task that needs no labels: hide some words and guess
-# them from both sides (the masked language model),
+# BERT (Devlin et al. 2019) is the encoder of [lecture 6](06_transformer.md), trained on a task that needs no labels. Some words are hidden, and the
+# model guesses them from both sides (the masked language model),
 #
 # $$
 # p(w \mid \text{sentence}) = \mathrm{softmax}(E\, h_m), \qquad L = -\frac 1{|M|} \sum_{m \in M} \log p(w_m)
@@ -13,7 +13,7 @@
 # sequence, `[CLS] a [SEP] b [SEP]`, so that every word of one attends to every word of the other.
 #
 # This page downloads nothing. We train a BERT of 44,000 weights on generated text in about a minute. It shows *why*
-# pretraining helps; for how much it helps on English, read the papers.
+# pretraining helps. How much it helps on English, the papers tell.
 
 # %% [markdown] lang="zh"
 # # 7. 预训练模型拿它做什么
@@ -27,7 +27,7 @@
 # $M$ 是被盖住的位置，$h_m$ 是编码器在那里的输出，$E$ 是词嵌入表。然后是**使用**：在文本前面放一个标记 `[CLS]`，用一个小层读它的输出 $h_{[CLS]}$ 来分类；
 # 两个文本则拼成一个序列 `[CLS] a [SEP] b [SEP]`，这样一个文本的每个词都能注意到另一个文本的每个词。
 #
-# 本页不下载任何东西。我们用自己生成的文本，花一分钟左右训练一个 4.4 万参数的 BERT。它能说明预训练*为什么*有用；在真实英语上有多大用处，请看论文，
+# 本页不下载任何东西。我们用自己生成的文本，花一分钟左右训练一个 4.4 万参数的 BERT。它能说明预训练**为什么**有用；在真实英语上有多大用处，请看论文，
 # 不在本页。
 
 # %%
@@ -53,7 +53,7 @@ keras.utils.set_random_seed(7)
 # %% [markdown] lang="en"
 # ## Text without labels
 #
-# The texts are reviews of a hotel. Twelve words praise and twelve blame, and nobody tells the model which; but guests who
+# The texts are reviews of a hotel. Twelve words praise and twelve blame, and nobody tells the model which. But guests who
 # praise come back. Half of the reviews describe two things, in one mood.
 
 # %% [markdown] lang="zh"
@@ -113,8 +113,8 @@ print(texts[0], "/", texts[1])
 # %% [markdown] lang="en"
 # ## The backbone, and what is inside
 #
-# `BertBackbone` is KerasHub's, of any size; the command's `--model.backbone` takes the same class. Inside are the blocks
-# of lecture 6: our block gives the same numbers with its weights.
+# `BertBackbone` is KerasHub's and comes in any size. The command's `--model.backbone` takes the same class. Inside are the
+# blocks of lecture 6, and our block gives the same numbers with its weights.
 
 # %% [markdown] lang="zh"
 # ## 骨干网络，里面是什么
@@ -146,8 +146,8 @@ print(f"{backbone.count_params():,} weights")
 # %% [markdown] lang="en"
 # ## Pretraining: guess the hidden words
 #
-# `[MASK]` replaces one word in four. The loss counts only the hidden places: the target is 0 elsewhere, and the loss
-# leaves out 0. By hand:
+# `[MASK]` replaces one word in four. The loss counts only the hidden places: elsewhere the target is 0, which the loss leaves
+# out. Here it is by hand:
 
 # %% [markdown] lang="zh"
 # ## 预训练：猜被盖住的词
@@ -179,7 +179,7 @@ print("loss:", *(f"{value:.2f}" for value in history.history["loss"]))
 
 
 # %% [markdown] lang="en"
-# What does it guess? Training showed both ends of this sentence, never with a label:
+# What does the model guess? Training showed it both ends of this sentence, and never a label:
 
 # %% [markdown] lang="zh"
 # 它会猜什么？下面两种结尾训练时都见过，但从来没有标注：
@@ -201,8 +201,8 @@ for end in ("we will return", "we left early"):
 # ## Use 1: a class, from few labels
 #
 # Twelve labelled texts of the short form, "the tea was stale", with **three** praising and three blaming words. The test
-# uses the other eighteen. A model from scratch cannot know them. The pretrained model has read all of them: words with
-# the same neighbours have moved together.
+# uses the other eighteen. A model from scratch cannot know them. The pretrained model has read all of them, and words
+# with the same neighbours have moved together.
 
 # %% [markdown] lang="zh"
 # ## 用法一：少量标注做分类
@@ -276,7 +276,7 @@ assert results["pretrained, fine-tuned"][1] > results["from scratch"][1] + 0.2
 # %% [markdown] lang="en"
 # ## Use 2: pairs of texts
 #
-# Do two reviews agree? Packed into one sequence, words attend across the `[SEP]`. 120 labelled pairs:
+# Do two reviews agree? When both are packed into one sequence, words attend across the `[SEP]`. We have 120 labelled pairs:
 
 # %% [markdown] lang="zh"
 # ## 用法二：文本对
@@ -302,8 +302,8 @@ for name, trained in (("from scratch", False), ("pretrained, fine-tuned", True))
 # %% [markdown] lang="en"
 # ## Question: where are these attention weights?
 #
-# Every block and head has one: `layers x heads` maps of all words with all words. KerasHub's block does not return them
-# by default; ours does. Here the first block reads a pair: do words attend across the `[SEP]`?
+# Every head of every block has a map of all words with all words, `layers x heads` in total. KerasHub's block does not
+# return them by default, and ours does. Here the first block reads a pair: do words attend across the `[SEP]`?
 
 # %% [markdown] lang="zh"
 # ## 问：这些注意力权重在哪里？ {: #pretrained-weights }
@@ -333,7 +333,7 @@ plt.show()
 # ## The same with a real BERT
 #
 # The package's classifiers take any KerasHub backbone, by the name of a preset or from a folder. This writes ours to a
-# folder; `keras-attention train classification --model.architecture backbone --model.backbone FOLDER` reads it ([the
+# folder, and `keras-attention train classification --model.architecture backbone --model.backbone FOLDER` reads it ([the
 # tutorial](../tutorials/classify_more.md#a-pretrained-backbone)).
 
 # %% [markdown] lang="zh"

@@ -115,7 +115,7 @@ print(
 # **What was wrong.** The tutorial calls it Bahdanau's attention, but it has no $v$, no tanh and no alignment before the
 # step. The context is added *beside* the recurrent net and never enters it, so the decoder's state knows its written
 # words, but not the source or the places it has read. Every query comes only from the earlier words. On sentences this
-# short both models are right: the last word written is enough to find the next one. The fault shows if a word comes
+# short both models are right: the last word written is enough to find the next one. The fault shows when a word comes
 # twice, and in [coverage](05_summaries.md).
 #
 # **What changes.** Embedding, encoder, loss and training stay. GRU, attention, addition and normalisation become one `AttentionDecoder`.
@@ -130,7 +130,7 @@ print(
 # **More padding must not change a result.** Here are the pattern without masks, and ours:
 
 # %% [markdown] lang="zh"
-# **问题在哪。** 它被当作 Bahdanau 注意力来讲解，其实是另一种：没有 $v$，没有 tanh，也不是先对齐再走一步。上下文向量加在循环网络*旁边*，从不进入它；
+# **问题在哪。** 它被当作 Bahdanau 注意力来讲解，其实是另一种：没有 $v$，没有 tanh，也不是先对齐再走一步。上下文向量加在循环网络**旁边**，从不进入它；
 # 所以解码器的状态只知道写过哪些词，对源句、对自己读过哪里一无所知。每个查询都只由前面的词得出。句子这么短，两者都能做对：只要看上一个写出的词就能找到下一个词，状态不必知道更多。旧写法缺的东西，要到同一个词出现两次时、
 # 以及在[覆盖率](05_summaries.zh.md)里才显出来。
 #
@@ -165,8 +165,8 @@ for name, model in (("without masks", old), ("with masks", new)):
     assert (change < 1e-4) == (name == "with masks")
 
 # %% [markdown] lang="en"
-# **Padding must not count.** This model predicts only padding. We judge it by plain accuracy and loss, and by those that
-# leave padding out:
+# **Padding must not count.** This model predicts nothing but padding. We judge it by plain accuracy and loss, and by those
+# that leave padding out:
 
 # %% [markdown] lang="zh"
 # **填充不应计分。** 一个只会预测填充的模型，用普通的正确率和损失，以及不计填充的正确率和损失来评价：
@@ -200,8 +200,8 @@ assert block(spanish, english).shape[1] == 4 and block(english, spanish).shape[1
 print(f"words right after training, ours: {fit(new):.1%}")
 
 # %% [markdown] lang="en"
-# **What changes.** Set `mask_zero=True` in both embeddings; Keras passes the masks on, that of the source to the cross
-# attention. The loss is `MaskedSparseCategoricalCrossentropy`. You no longer write the two classes of the example
+# **What changes.** Set `mask_zero=True` in both embeddings. Keras then passes the masks on, and the cross attention
+# gets that of the source. The loss is `MaskedSparseCategoricalCrossentropy`. You no longer write the two classes of the example
 # (position embedding, decoder).
 #
 # ## 3. A TensorFlow Addons tutorial

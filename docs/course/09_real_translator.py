@@ -54,7 +54,7 @@ print(result.text)
 # ## The head that was taught
 #
 # `result.alignment` holds the weights of that head, and `plot` joins pieces to words. Read the rows: *jaqueta quente*
-# crosses *warm jacket*, and *nas* is *in* and *the* in one word.
+# crosses *warm jacket*, and *nas* stands for both *in* and *the*.
 
 # %% [markdown] lang="zh"
 # ## 教过的那个头
@@ -122,8 +122,8 @@ for layer, head in np.ndindex(largest.shape):
 assert largest[-1, 0] == largest.max()  # the taught head is the sharpest
 
 # %% [markdown] lang="en"
-# In the last layer the taught head is the sharpest, with 0.89; the others have 0.65 to 0.77, and next to nothing on the end
-# token. The first layer is another matter: some of its heads spread their weights, and leave a fifth of them to the end token.
+# In the last layer the taught head is the sharpest, with 0.89. The others have 0.65 to 0.77, and put next to nothing on the
+# end token. The first layer is different: some of its heads spread their weights, and give a fifth of them to the end token.
 #
 # ## Self-attention of a real encoder
 #

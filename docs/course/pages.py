@@ -10,6 +10,7 @@ import nbformat
 
 from docs.course import build
 from docs.course.build import CourseError
+from docs.course.comments import in_chinese
 from docs.translation import BREAK
 
 SITE_BRANCH = "gh-pages"  # where the workflow `pages.yml` puts the site, and the notebooks with it
@@ -44,7 +45,6 @@ if importlib.util.find_spec("keras_attention") is None:
 ANCHOR = re.compile(r"^(#+ .*?) \{:? #([\w-]+) \}$", re.MULTILINE)
 PAGE_LINK = re.compile(r"(\]\()([^):]+)\.md(?=[)#])")
 IMPORT = re.compile(r"^from keras_attention\.course import check$", re.MULTILINE)
-YOUR_ANSWER = "# your answer", "# 你的答案"
 IN_CHINESE = '\nuse_language("zh")'
 
 
@@ -128,10 +128,10 @@ def _code_and_output(path: Path, cell, shown: dict, language: str) -> tuple[str,
 
 
 def _source(cell, language: str) -> str:
-    """The code of a cell; the Chinese pages and notebooks ask for checks in Chinese."""
+    """The code of a cell; in Chinese its comments and the answers of checks are Chinese, too."""
     if language == "en":
         return cell.source
-    source = cell.source.replace(*YOUR_ANSWER)
+    source = in_chinese(cell.source)
     if IMPORT.search(source):
         source = IMPORT.sub(r"\g<0>, use_language", source) + IN_CHINESE
     return source

@@ -8,6 +8,8 @@ from mkdocs.structure.nav import Navigation, Section
 
 CHINESE, FIRST = "中文", {"en": "index.html", "zh": "index.zh.html"}
 NAMES = {"en": "English", "zh": "中文"}
+IN_CHINESE = {"Dark": "深色", "Light": "浅色", "Permanent link": "本节的链接"}
+"""What the theme takes from `mkdocs.yml`, or from an extension, in one language alone."""
 menus: dict[str, Navigation] = {}
 
 
@@ -47,3 +49,13 @@ def on_page_context(context, page, config, nav):
     config.theme["language"] = language
     context["nav"] = menus[language]
     return context
+
+
+def on_post_page(output, page, config):
+    """Name the buttons of a Chinese page in Chinese."""
+    if not page.file.src_uri.endswith(".zh.md"):
+        return output
+    for english, chinese in IN_CHINESE.items():
+        for attribute in ("title", "aria-label"):
+            output = output.replace(f'{attribute}="{english}"', f'{attribute}="{chinese}"')
+    return output

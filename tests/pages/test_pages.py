@@ -175,7 +175,11 @@ def test_a_page_leads_to_itself_in_the_other_language(browser):
         )
         assert (SITE / other).as_uri() in found
         tabs = page.locator(".md-tabs__item").all_text_contents()
-        assert any("Tasks" in each for each in tabs) != address.endswith(".zh.html")
+        is_chinese = address.endswith(".zh.html")
+        assert any("Tasks" in each for each in tabs) != is_chinese
+        names = page.evaluate("() => [...document.querySelectorAll('[title]')].map(e => e.title)")
+        assert ("深色" if is_chinese else "Dark") in names
+        assert not is_chinese or not {"Dark", "Light", "Permanent link"} & set(names)
     page.close()
 
 
@@ -218,7 +222,12 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.mark.parametrize(
     ("words", "pages"),
-    [("learning rate", ["command.html"]), ("beam size", ["decoding.html", "command.html"])],
+    [
+        ("learning rate", ["command.html"]),
+        ("beam size", ["decoding.html", "command.html"]),
+        ("time series", ["time_series.html"]),
+        ("masks fail", ["masks.html"]),
+    ],
 )
 def test_the_search_ranks_the_page_that_explains_first(browser, server, words, pages):
     page = browser.new_page(viewport={"width": 1280, "height": 900})
