@@ -54,8 +54,8 @@ class GatedDeltaNet(SelfAttention, keras.layers.Layer):
         use_gate: Whether the output is multiplied by `SiLU(W^G x)`.
         allow_neg_eigval: Whether `beta` is between 0 and 2 in place of 0 and 1, so that a state can
             change sign (Grazzi et al. 2025).
-        norm_eps: Added to the mean square in the norm of the output. Implementations that divide
-            queries by `sqrt(d)` have the same output with `norm_eps / d`.
+        norm_eps: Added to the mean square in the norm of the output. An implementation that
+            divides queries by `sqrt(d)`, and adds `e`, has the same output with `norm_eps = e d`.
         chunk_size: Number of steps of a chunk. It changes time and memory, not the result.
         kernel_initializer: Initializer of the kernels and convolutions.
         **kwargs: The arguments of every Keras layer, `kernel_regularizer` and `kernel_constraint`.
