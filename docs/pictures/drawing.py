@@ -12,6 +12,7 @@ from docs.pictures import (
     multi_head,
     positions,
     reversal,
+    since_2017,
     speed,
     summarization,
 )
@@ -33,6 +34,9 @@ def draw_all() -> dict[str, bytes]:
         "pointer_generator": summarization.pointer_generator,
         "inner_attention": inner_attention.inner_attention,
         "multi_head": multi_head.options,
+        "linear_attention": since_2017.linear,
+        "gated_delta_net": since_2017.delta,
+        "latent_attention": since_2017.latent,
         "positions": positions.encoding,
         "learned_positions": positions.learned,
         "speed": speed.ratios,

@@ -5,6 +5,8 @@ from .attention.base import AttentionMechanism
 from .attention.coverage import CoverageAttention
 from .attention.hierarchical import HierarchicalAttention
 from .attention.intra_decoder import IntraDecoderAttention
+from .attention.latent import MultiHeadLatentAttention
+from .attention.linear import LinearAttention
 from .attention.local import LocalAttention
 from .attention.luong import LuongAttention
 from .attention.multi_head import MultiHeadAttention
@@ -13,6 +15,7 @@ from .attention.pooling import AttentionPooling
 from .attention.scored import ScoredAttention
 from .attention.temporal import TemporalAttention
 from .recurrent.attention_decoder import AttentionDecoder
+from .recurrent.gated_delta_net import GatedDeltaNet
 from .recurrent.inner_attention_cell import InnerAttentionGRUCell
 from .recurrent.inner_attention_gru import InnerAttentionGRU
 from .recurrent.ssru import SSRU
@@ -27,14 +30,17 @@ __all__ = [
     "AttentionPooling",
     "BahdanauAttention",
     "CoverageAttention",
+    "GatedDeltaNet",
     "HierarchicalAttention",
     "InnerAttentionGRU",
     "InnerAttentionGRUCell",
     "IntraDecoderAttention",
     "LearnedPositions",
+    "LinearAttention",
     "LocalAttention",
     "LuongAttention",
     "MultiHeadAttention",
+    "MultiHeadLatentAttention",
     "PositionalEncoding",
     "PointerGenerator",
     "ScoredAttention",

@@ -180,6 +180,25 @@ def scan(
     return _split(found, [counts[0], len(states)])
 
 
+def scan_sequences(step: Callable, states: list, sequences: Sequence[Tensor]) -> tuple[list, list]:
+    """Run `step(states, at) -> (outputs, states)`, lists of tensors, over sequences `(N, ...)`.
+
+    `at` lists the sequences at one index. Outputs `(N, ...)` have derivatives of any order.
+    """
+    if is_in_graph(sequences[0]):
+        return scan(lambda _, states, at: step(states, at), [], states, sequences)
+    if keras.backend.backend() == "jax":
+        states, outputs = ops.scan(
+            lambda states, at: step(states, at)[::-1], list(states), list(sequences)
+        )
+        return outputs, states
+
+    def at_index(index: int, states: list) -> tuple:
+        return step(states, [x[index] for x in sequences])
+
+    return run_steps(at_index, sequences[0].shape[0], states, unroll=True)
+
+
 def _scan_back(
     step: Callable,
     given: list,

@@ -44,6 +44,7 @@ class Plain(Padded):
     masks: dict[str, str] = field(default_factory=dict)  # mask -> the input that can carry it
     steps: Callable | None = None  # (layer, tensors) -> results, states from first to last
     alone: Callable | None = None  # (x, mask) -> the arrays that `layer(x)` stands for
+    fixed: dict = field(default_factory=dict)  # arguments of every call, such as a causal mask
     wrong: Callable | None = None  # arrays -> {what is wrong: arrays that must be refused}
 
     def new(self, **options):

@@ -202,7 +202,7 @@ def test_without_more_asked_for_a_call_returns_one_tensor(name):
     inputs = {key: value for key, value in case.inputs().items() if key in accepted}
     full = case.call(layer, tensors_of(inputs))
     first, *others = tensors_of(inputs).items()
-    alone = layer(first[1], **dict(others))
+    alone = layer(first[1], **dict(others), **getattr(case, "fixed", {}))
     np.testing.assert_allclose(to_numpy(alone), to_numpy(full[case.output]), atol=1e-6)
 
 

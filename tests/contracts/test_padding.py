@@ -29,7 +29,13 @@ PLACES = {
 }
 EXTRA = 3
 FILLINGS = (np.nan, np.inf, -np.inf)
-BY_DISTANCE = {"multi-head-relative-entmax", "multi-head-rotary-sinks", "multi-head-alibi"}
+BY_DISTANCE = {
+    "latent",
+    "latent-queries",
+    "multi-head-relative-entmax",
+    "multi-head-rotary-sinks",
+    "multi-head-alibi",
+}
 """Cases that read the distance between two steps of the sequence, padding counted."""
 WITH_SINKS = {"multi-head-rotary-sinks"}
 """Cases that read the first steps of the sequence: they need padding behind."""

@@ -10,9 +10,12 @@ from keras_attention.layers import (
     AttentionDecoder,
     AttentionPooling,
     BahdanauAttention,
+    GatedDeltaNet,
     HierarchicalAttention,
+    LinearAttention,
     LuongAttention,
     MultiHeadAttention,
+    MultiHeadLatentAttention,
     TransformerDecoder,
     TransformerEncoder,
 )
@@ -49,6 +52,9 @@ ALONE = {
     "feed_forward": lambda **options: FeedForward(17, "swiglu", **options),
     "multi_head": lambda **options: MultiHeadAttention(2, 8, use_gate=True, **options),
     "ssru": lambda **options: SSRU(17, **options),
+    "linear": lambda **options: LinearAttention(2, 8, **options),
+    "latent": lambda **options: MultiHeadLatentAttention(2, 8, 6, query_latent_dim=7, **options),
+    "delta": lambda **options: GatedDeltaNet(2, 8, **options),
 }
 PAIRED = {
     "bahdanau": lambda **options: BahdanauAttention(17, use_bias=True, dropout=0.1, **options),
@@ -79,7 +85,7 @@ every_kind = pytest.mark.parametrize("kind", ["bahdanau", "luong", *ALONE])
     ids=["int8", "int4", "blocks"],
 )
 @every_kind
-@pytest.mark.by_default("bahdanau-int8", "multi_head-blocks")
+@pytest.mark.by_default("bahdanau-int8", "multi_head-blocks", "latent-int8", "delta-int8")
 def test_a_quantized_model_is_close_and_small_and_reloads(kind, mode, block_size, atol, tmp_path):
     layer, model, inputs = model_of(kind)
     expected = to_numpy(model(inputs))
@@ -142,7 +148,7 @@ def test_int8_is_as_exact_as_that_of_keras():
 
 @pytest.mark.parametrize("mode", [None, "int8", "int4"])
 @every_kind
-@pytest.mark.by_default("bahdanau-int4", "multi_head-None")
+@pytest.mark.by_default("bahdanau-int4", "multi_head-None", "linear-None")
 def test_lora_trains_only_its_own_weights_and_merges_back(kind, mode, tmp_path):
     layer, model, inputs = model_of(kind)
     names, kernels = [weight.name for weight in layer.weights], layer.kernels_to_adapt()

@@ -15,8 +15,6 @@ from ...ops.dot_product.attention import attention, attention_with_scores
 from ...ops.dot_product.mask_spec import MaskSpec, Range
 from ...ops.heads import (
     cache_index,
-    project_from_heads,
-    project_to_heads,
     rms_normalize,
     swap_heads,
     write_cache,
@@ -34,8 +32,8 @@ from ...ops.positions import alibi_slopes, relative_buckets, rotate
 from ...ops.shapes import AttentionAxes, can_be_one, size_of, sizes_from
 from ...ops.types import Tensor, accumulator_dtype
 from .. import arguments
-from ..lora_and_quantization import AdaptableKernels
 from .base import in_three, is_alone, masks_of
+from .projections import HeadProjections
 
 POSITIONS = (None, "rotary", "alibi", "relative")
 # Options that belong to one kind of positions, with their defaults.
@@ -49,7 +47,7 @@ POSITION_OPTIONS = {
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
+class MultiHeadAttention(HeadProjections, keras.layers.Layer):
     """Multi-head attention: `H` scaled dot products, each in a projection of its own.
 
     $$
@@ -282,7 +280,8 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
         if self.use_gate:
             self._add_projection("gate", query[-1:], (heads, self.value_dim))
         self._add_projection("value", value[-1:], (groups, self.value_dim))
-        self._add_projection("output", (heads, self.value_dim), self.output_size or (query[-1],))
+        output_size = self.output_size or (query[-1],)
+        self._add_projection("output", (heads, self.value_dim), output_size, as_matrix=True)
         if self.query_key_norm:
             for name in ("query_gain", "key_gain"):
                 self._make_weight(name, (self.key_dim,), "ones")
@@ -293,20 +292,6 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
             index = ops.zeros((1, 1, 1, 1), "int32")
             self.score_mod(ops.zeros((1, heads, 1, 1)), index, index, index, index)
         self.restore_quantization()
-
-    def _add_projection(self, name, inputs, outputs):
-        """Add `name_kernel` of shape `inputs + outputs` and `name_bias` of shape `outputs`."""
-        initializer = arguments.fresh(self.kernel_initializer)
-
-        def as_matrix(shape, dtype=None):
-            matrix = (math.prod(inputs), math.prod(outputs))
-            return ops.reshape(initializer(matrix, dtype=dtype), shape)
-
-        first = as_matrix if name == "output" else initializer
-        self._make_weight(f"{name}_kernel", (*inputs, *outputs), first, "kernel")
-        if self.use_bias:
-            bias = arguments.fresh(self.bias_initializer)
-            self._make_weight(f"{name}_bias", outputs, bias, "bias")
 
     def kernels_to_adapt(self) -> dict[str, int]:
         names = ("query", "key", "value", *(("gate",) if self.use_gate else ()))
@@ -390,12 +375,6 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
         """The names of the projections of the queries."""
         return ("query", "gate") if self.use_gate else ("query",)
 
-    def _project(self, inputs, *names):
-        """Return the named projections of `(B, T, D)`, each `(B, T, heads, size)`."""
-        kernels = [self.effective_weight(getattr(self, f"{name}_kernel")) for name in names]
-        biases = [self.cast(getattr(self, f"{name}_bias")) for name in names if self.use_bias]
-        return project_to_heads(inputs, kernels, biases)
-
     def _project_memory(self, value, key):
         """Return the projected keys and values, `(B, S, G, size)`."""
         if key is value:
@@ -445,8 +424,7 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
         """Return the output `(B, T, ...)` of contexts `(B, H, T, dv)`."""
         context = swap_heads(context)
         context = context if gate is None else context * gate
-        bias = self.cast(self.output_bias) if self.use_bias else None
-        return project_from_heads(context, self.effective_weight(self.output_kernel), bias)
+        return self._project_to_output(context)
 
     # One query at a time.
 
