@@ -7,6 +7,7 @@ from .attention.hierarchical import HierarchicalAttention
 from .attention.intra_decoder import IntraDecoderAttention
 from .attention.local import LocalAttention
 from .attention.luong import LuongAttention
+from .attention.monotonic import MonotonicAttention
 from .attention.multi_head import MultiHeadAttention
 from .attention.pointer_generator import PointerGenerator
 from .attention.pooling import AttentionPooling
@@ -34,6 +35,7 @@ __all__ = [
     "LearnedPositions",
     "LocalAttention",
     "LuongAttention",
+    "MonotonicAttention",
     "MultiHeadAttention",
     "PositionalEncoding",
     "PointerGenerator",
