@@ -213,10 +213,11 @@ ENTRIES = {
                 mode="soft",
             ),
             monotonic(
-                "hard",
+                "general",
                 MonotonicGeneral,
                 {"score_kernel": (QUERY, VALUE_SIZE), "gain": ()},
                 oracles._general,
+                mode="soft",
             ),
         ],
         configs=[
