@@ -81,7 +81,8 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
         window: A query at position `t` attends to the positions within `window - 1` of `t`.
             Default: all.
         num_sinks: Number of first positions that all queries attend to, beside the window.
-        normalizer: `"softmax"`, `"sparsemax"` or `"entmax15"`.
+        normalizer: `"softmax"`, `"softmax1"` (1 is added to its denominator), `"sparsemax"` or
+            `"entmax15"`.
         query_key_norm: Whether each head's queries and keys are divided by their root mean square
             and multiplied by a learned gain, before rotation.
         kernel_initializer: Initializer of the kernels. Glorot's rule starts kernels of three axes
@@ -101,6 +102,8 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
         score_mod: Function of `(score, batch, head, query, key)` that returns another score: see
             `keras_attention.mods`. It may be a Keras layer, whose weights are trained.
         mask_mod: Function of `(batch, head, query, key)`, True = attend.
+        sink_logits: Whether a learned logit of each head, the weight `sink_logits (H,)`, joins the
+            denominator of the softmax: a sink that takes a part of the weight and is not read.
         **kwargs: Arguments of every Keras layer.
 
     Call arguments:
@@ -133,10 +136,12 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
     Reference:
         Vaswani et al. 2017, "Attention is all you need", section 3.2. Shared keys: Ainslie et al.
         2023, section 2. Rotary positions: Su et al. 2021; ALiBi: Press et al. 2022; relative
-        biases: Raffel et al. 2020, section 2.1. Sinks: Xiao et al. 2024, section 3. Sparsemax:
-        Martins and Astudillo 2016; entmax: Peters et al. 2019. Normalized queries and keys:
-        Dehghani et al. 2023, section 2.1, here by the root mean square. Gate:
-        Qiu et al. 2025, section 2.2. Scaled positions: Chen et al. 2023, section 2.3.
+        biases: Raffel et al. 2020, section 2.1. Sinks: Xiao et al. 2024, section 3; as logits
+        OpenAI 2025, "gpt-oss-120b & gpt-oss-20b model card", section 2.2. Softmax off by one:
+        Miller 2023, "Attention is off by one". Sparsemax: Martins and Astudillo 2016; entmax:
+        Peters et al. 2019. Normalized queries and keys: Dehghani et al. 2023, section 2.1, here by
+        the root mean square. Gate: Qiu et al. 2025, section 2.2. Scaled positions: Chen et al.
+        2023, section 2.3.
 
     Example:
 
@@ -156,7 +161,7 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
     ```
     """
 
-    attribute_of = {"output_shape": "output_size"}
+    attribute_of = {"output_shape": "output_size", "sink_logits": "use_sink_logits"}
 
     def __init__(
         self,
@@ -189,6 +194,7 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
         rotary_scaling: float = 1.0,
         score_mod: Any = None,
         mask_mod: Any = None,
+        sink_logits: bool = False,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -212,6 +218,12 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
         self.use_gate = arguments.check_flag("use_gate", use_gate)
         self.score_mod = _as_function("score_mod", score_mod)
         self.mask_mod = _as_function("mask_mod", mask_mod)
+        self.use_sink_logits = arguments.check_flag("sink_logits", sink_logits)
+        if sink_logits and normalizer != "softmax":
+            raise ValueError(
+                "`sink_logits` belongs to the denominator of normalizer='softmax'. "
+                f"Received: sink_logits=True, normalizer={normalizer!r}"
+            )
         self.supports_masking = True
         self._dropout_seed = keras.random.SeedGenerator(seed) if dropout else None
 
@@ -289,6 +301,8 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
         if self.positions == "relative":
             small = keras.initializers.RandomNormal(stddev=0.02)
             self._make_weight("relative_bias", (self.num_buckets, heads), small)
+        if self.use_sink_logits:
+            self._make_weight("sink_logits", (heads,), "zeros")
         if isinstance(self.score_mod, keras.layers.Layer):
             index = ops.zeros((1, 1, 1, 1), "int32")
             self.score_mod(ops.zeros((1, heads, 1, 1)), index, index, index, index)
@@ -361,7 +375,8 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
         bias = self._bias_by_distance(1 - steps, steps + length - 1, use_causal_mask)
         bound = self._bound_score_mod(score_mod)
         dropout = self.dropout if training else 0.0
-        options = (spec, bias, self.normalizer, dropout, self._dropout_seed, bound)
+        normalizer, sink = self._normalizer_and_sink()
+        options = (spec, bias, normalizer, dropout, self._dropout_seed, bound, sink)
         if not return_attention_scores:
             context = attention(queries, keys, values, *options)
             return self.axes.unfold(self._project_output(context, gate), query)
@@ -436,6 +451,12 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
             return -slopes * ops.cast(ops.abs(distances), dtype)
         buckets = relative_buckets(distances, self.num_buckets, self.max_distance, not causal)
         return ops.transpose(ops.take(ops.convert_to_tensor(self.relative_bias), buckets, axis=0))
+
+    def _normalizer_and_sink(self):
+        """Return the normalizer, and the logits of its sinks or `None`."""
+        if not self.use_sink_logits:
+            return self.normalizer, None
+        return "softmax1", ops.convert_to_tensor(self.sink_logits)
 
     def _bound_score_mod(self, score_mod=None):
         score = ops.zeros((1, 1, 1, 1), "float32")
@@ -545,14 +566,16 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
         mask_mod = BoundFunction.of(self.mask_mod)
         masks = (None, memory.get("mask"), attention_mask, mask_mod)
         spec = MaskSpec(causal, self.window, self.num_sinks, *masks)
+        normalizer, sink = self._normalizer_and_sink()
         context, scores = attention_with_scores(
             query,
             key,
             value,
             spec,
             self._bias_by_distance(-index, size_of(key, 2), causal),
-            self.normalizer,
+            normalizer,
             score_mod=self._bound_score_mod(),
+            sink=sink,
             # The `attention_mask` of copies hides all that must be hidden.
             rows=Range(index, 1) if copies == 1 else Range(0, copies),
         )
