@@ -12,7 +12,7 @@ from keras import ops
 from ... import mods
 from ...ops.bound_functions import BoundFunction
 from ...ops.dot_product.attention import attention, attention_with_scores
-from ...ops.dot_product.mask_spec import MaskSpec, Range
+from ...ops.dot_product.mask_spec import MaskSpec, Positions, Range
 from ...ops.heads import (
     cache_index,
     project_from_heads,
@@ -372,7 +372,10 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
             _rank_4(self.axes.fold_pairs(attention_mask, query, value)),
             BoundFunction.of(mods.all_of(*mask_mods) if mask_mods else None),
         )
-        bias = self._bias_by_distance(1 - steps, steps + length - 1, use_causal_mask)
+        size = steps + length - 1
+        size = max(size, 0) if isinstance(size, int) else size  # -1 without steps and keys
+        distances = Range(1 - steps, size).positions()
+        bias = self._bias_by_distance(distances, use_causal_mask)
         bound = self._bound_score_mod(score_mod)
         dropout = self.dropout if training else 0.0
         normalizer, sink = self._normalizer_and_sink()
@@ -439,12 +442,10 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
         options = (self.max_wavelength, self.rotary_dim, self.rotary_scaling)
         return rotate(heads, ops.expand_dims(positions, -1), *options)
 
-    def _bias_by_distance(self, first, size, causal):
-        """Return the biases of `size` distances from the first, `(H, size)`, or `None`."""
+    def _bias_by_distance(self, distances, causal):
+        """Return the biases of distances `(size,)`, `(H, size)`, or `None`."""
         if self.positions not in ("alibi", "relative"):
             return None
-        size = max(size, 0) if isinstance(size, int) else size  # -1 without steps and keys
-        distances = Range(first, size).positions()
         if self.positions == "alibi":
             dtype = accumulator_dtype(self.compute_dtype)
             slopes = ops.expand_dims(alibi_slopes(self.num_heads, dtype), 1)
@@ -498,8 +499,25 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
             memory["mask"] = for_batch(ops.cast(mask, "bool"), value)
         return memory
 
-    def initial_state(self, batch_size: Tensor, max_length: int) -> dict:
-        """Return the empty cache of self-attention, `key` and `value` `(B, G, max_length, ...)`."""
+    def initial_state(self, batch_size: Tensor, max_length: int | None = None) -> dict:
+        """Return the empty cache of self-attention, `key` and `value` `(B, G, max_length, ...)`.
+
+        Args:
+            batch_size: Number of rows.
+            max_length: Number of positions. Default: with a window `window + num_sinks`. A cache of
+                that size rolls, for any number of steps: the position that leaves the window makes
+                room for the new one.
+
+        Raises:
+            ValueError: If there is neither a `max_length` nor a window.
+        """
+        if max_length is None:
+            if self.window is None:
+                raise ValueError(
+                    "`max_length`, the number of positions of the cache, is needed where no "
+                    "`window` limits them. Received: max_length=None, window=None"
+                )
+            max_length = self.window + self.num_sinks
         shape = (batch_size, self.num_key_value_heads, max_length)
         return {
             "key": ops.zeros((*shape, self.key_dim), self.compute_dtype),
@@ -536,7 +554,8 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
 
         Returns:
             The output `(B, O)`, the weights `(B, H, S)` (`S` is `max_length` in self-attention),
-            and the state after the step.
+            and the state after the step. In a cache that rolls, position `t` from
+            `num_sinks` on stands at `num_sinks + (t - num_sinks) % window`.
 
         Raises:
             ValueError: If a known `index` lies outside of the cache, or shapes do not fit.
@@ -556,11 +575,17 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
             arguments.check_features("value", query.shape, self._features["value"])
             key, value = (self._project(query, name)[0] for name in ("key", "value"))
             length = size_of(state["key"], 2) // copies
-            index, value = cache_index(index, length, swap_heads(value))
+            rolls = self._rolls(length)
+            place = self._place(index) if rolls else index
+            place, value = cache_index(place, length, swap_heads(value))
+            index = index if rolls else place
             entries = {"key": self._prepare_keys(key, position), "value": value}
-            memory = state = write_cache(state, index, entries, copies)
+            memory = state = write_cache(state, place, entries, copies)
         query, gate = self._prepare_queries(own, position)
         key, value = memory["key"], memory["value"]
+        keys = Range.of_axis(key, 2)
+        if is_self_attention and rolls:
+            keys = Positions(self._positions_of_places(index), length)
         attention_mask = self._step_mask(attention_mask, key, copies)
         causal = is_self_attention and copies == 1
         mask_mod = BoundFunction.of(self.mask_mod)
@@ -572,12 +597,13 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
             key,
             value,
             spec,
-            self._bias_by_distance(-index, size_of(key, 2), causal),
+            self._bias_by_distance(keys.positions() - index, causal),
             normalizer,
             score_mod=self._bound_score_mod(),
             sink=sink,
             # The `attention_mask` of copies hides all that must be hidden.
             rows=Range(index, 1) if copies == 1 else Range(0, copies),
+            keys=keys,
         )
         output = self._project_output(context, gate)
         if copies == 1:
@@ -586,6 +612,25 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
             output = ops.reshape(output, (-1, *output.shape[2:]))
             scores = ops.reshape(swap_heads(scores), (-1, self.num_heads, size_of(key, 2)))
         return output, scores if return_attention_scores else None, state
+
+    def _rolls(self, length):
+        """Return whether a cache has the size of one that rolls."""
+        is_known = isinstance(length, int) and self.window is not None
+        return is_known and length == self.window + self.num_sinks
+
+    def _place(self, index):
+        """Return where a cache that rolls holds position `index`."""
+        rolled = self.num_sinks + (index - self.num_sinks) % self.window
+        if isinstance(index, int):
+            return rolled if index >= self.num_sinks else index
+        return ops.where(index >= self.num_sinks, rolled, index)
+
+    def _positions_of_places(self, index):
+        """Return the position that each place holds; that of an empty place is hidden."""
+        place = ops.arange(self.window + self.num_sinks, dtype="int32")
+        last = index - (index - place) % self.window
+        last = ops.where(last >= self.num_sinks, last, index + 1)  # the causal mask hides it
+        return ops.where(place < self.num_sinks, place, last)
 
     def _step_mask(self, mask, key, copies):
         """Check the mask of a step, and give it four axes."""

@@ -24,7 +24,7 @@ from ..types import Tensor, at_least_float32
 from ..vjp import with_gradient
 from . import block_sparse, blocks, chunks
 from .blocks import WeightOptions, plan_for
-from .mask_spec import MaskSpec, Range
+from .mask_spec import MaskSpec, Positions, Range
 from .products import by_pairs, dot_products, weighted_sum
 
 # Pairs up to which PyTorch's kernel is used for a window, which saves no work there.
@@ -101,16 +101,18 @@ def attention_with_scores(
     score_mod: BoundFunction | None = None,
     sink: Tensor = None,
     rows: Range | None = None,
+    keys: Range | Positions | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Attend as `attention` does; return the weights `(B, H, T, S)` before dropout too.
 
-    `rows` are the positions of the queries. Default: from 0.
+    `rows` are the positions of the queries, `keys` those of the keys. Default: from 0.
     """
     if _is_empty(query, key):
         shape = (*ops.shape(query)[:3], ops.shape(key)[2])
         return _zero_context(query, value), ops.zeros(shape, query.dtype)
     spec = (spec or MaskSpec()).for_queries(query)
-    rows, keys = rows or Range.of_axis(query, 2), Range.of_axis(key, 2)
+    rows = rows or Range.of_axis(query, 2)
+    keys = keys or Range.of_axis(key, 2)
     scores = dot_products(query, key)
     if bias is not None:
         pairs = by_pairs(at_least_float32(bias), size_of(query, 2), keys.size)

@@ -201,7 +201,7 @@ ENTRIES = {
                 query_key_norm=True,
             ),
             causal("multi-head-alibi", 1, positions="alibi", use_bias=False),
-            causal("multi-head-sink-logits", 2, positions="rotary", sink_logits=True),
+            causal("multi-head-sink-logits", 2, sink_logits=True),
             cross("multi-head-softmax1", normalizer="softmax1"),
         ],
         configs=[
