@@ -1,5 +1,6 @@
 """Multi-head attention (Vaswani et al. 2017), with options published since."""
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -31,8 +32,8 @@ from ...ops.masks import (
 )
 from ...ops.normalizers import NORMALIZERS
 from ...ops.positions import alibi_slopes, relative_buckets, rotate
-from ...ops.shapes import AttentionAxes, can_be_one, size_of, sizes_from
-from ...ops.types import Tensor, accumulator_dtype
+from ...ops.shapes import AttentionAxes, can_be_one, product, size_of, sizes_from
+from ...ops.types import Tensor, accumulator_dtype, at_least_float32
 from .. import arguments
 from ..lora_and_quantization import AdaptableKernels
 from .base import in_three, is_alone, masks_of
@@ -104,6 +105,9 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
         mask_mod: Function of `(batch, head, query, key)`, True = attend.
         sink_logits: Whether a learned logit of each head, the weight `sink_logits (H,)`, joins the
             denominator of the softmax: a sink that takes a part of the weight and is not read.
+        use_forget_gate: Whether `sum_(s<l<=t) log f_lh` is added to each score, with the gates
+            `f_l = sigmoid(x_l W^F)` of the heads: what lies behind a closed gate is forgotten. It
+            needs causal self-attention.
         **kwargs: Arguments of every Keras layer.
 
     Call arguments:
@@ -141,7 +145,7 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
         Miller 2023, "Attention is off by one". Sparsemax: Martins and Astudillo 2016; entmax:
         Peters et al. 2019. Normalized queries and keys: Dehghani et al. 2023, section 2.1, here by
         the root mean square. Gate: Qiu et al. 2025, section 2.2. Scaled positions: Chen et al.
-        2023, section 2.3.
+        2023, section 2.3. Forget gate: Lin et al. 2025, "Forgetting transformer", equation 3.
 
     Example:
 
@@ -195,6 +199,7 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
         score_mod: Any = None,
         mask_mod: Any = None,
         sink_logits: bool = False,
+        use_forget_gate: bool = False,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -224,6 +229,7 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
                 "`sink_logits` belongs to the denominator of normalizer='softmax'. "
                 f"Received: sink_logits=True, normalizer={normalizer!r}"
             )
+        self.use_forget_gate = arguments.check_flag("use_forget_gate", use_forget_gate)
         self.supports_masking = True
         self._dropout_seed = keras.random.SeedGenerator(seed) if dropout else None
 
@@ -295,6 +301,12 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
             self._add_projection("gate", query[-1:], (heads, self.value_dim))
         self._add_projection("value", value[-1:], (groups, self.value_dim))
         self._add_projection("output", (heads, self.value_dim), self.output_size or (query[-1],))
+        if self.use_forget_gate:
+            initializer = arguments.fresh(self.kernel_initializer)
+            self._make_weight("forget_kernel", (query[-1], heads), initializer, "kernel")
+            if self.use_bias:
+                bias = arguments.fresh(self.bias_initializer)
+                self._make_weight("forget_bias", (heads,), bias, "bias")
         if self.query_key_norm:
             for name in ("query_gain", "key_gain"):
                 self._make_weight(name, (self.key_dim,), "ones")
@@ -323,7 +335,8 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
             self._make_weight(f"{name}_bias", outputs, bias, "bias")
 
     def kernels_to_adapt(self) -> dict[str, int]:
-        names = ("query", "key", "value", *(("gate",) if self.use_gate else ()))
+        names = ["query", "key", "value"]
+        names += ["gate"] * self.use_gate + ["forget"] * self.use_forget_gate
         return {**{f"{name}_kernel": 1 for name in names}, "output_kernel": 2}
 
     def call(
@@ -376,6 +389,11 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
         size = max(size, 0) if isinstance(size, int) else size  # -1 without steps and keys
         distances = Range(1 - steps, size).positions()
         bias = self._bias_by_distance(distances, use_causal_mask)
+        if self.use_forget_gate:
+            self._check_can_forget(inputs, use_causal_mask)
+            logs = zero_masked(self._log_forget(inputs[0]), spec.query_mask)
+            sums = ops.transpose(ops.cumsum(logs, axis=1), (0, 2, 1))
+            score_mod = functools.partial(_forgetting, sums, score_mod or self.score_mod)
         bound = self._bound_score_mod(score_mod)
         dropout = self.dropout if training else 0.0
         normalizer, sink = self._normalizer_and_sink()
@@ -459,6 +477,20 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
             return self.normalizer, None
         return "softmax1", ops.convert_to_tensor(self.sink_logits)
 
+    def _log_forget(self, inputs):
+        """Return the logarithms `(B, T, H)` of the forget gates, in at least float32."""
+        logits = product(inputs, self.effective_weight(self.forget_kernel))
+        logits = logits + self.cast(self.forget_bias) if self.use_bias else logits
+        return ops.log_sigmoid(at_least_float32(logits))
+
+    def _check_can_forget(self, inputs, causal):
+        if not (causal and inputs[0] is inputs[1] is inputs[2]):
+            raise ValueError(
+                "`use_forget_gate` needs self-attention with use_causal_mask=True. Received: "
+                f"use_causal_mask={causal}, and "
+                + ("one input" if inputs[0] is inputs[2] else "other keys or values")
+            )
+
     def _bound_score_mod(self, score_mod=None):
         score = ops.zeros((1, 1, 1, 1), "float32")
         return BoundFunction.of(score_mod or self.score_mod, score)
@@ -485,6 +517,11 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
             heads, and the `mask` `(B, S)`, if there is one.
         """
         self._check_can_step()
+        if self.use_forget_gate:
+            raise ValueError(
+                "`use_forget_gate` belongs to self-attention, whose steps take no memory. "
+                "Received: a memory to prepare"
+            )
         check_dense([value, key], "value and key")
         value = self.cast(value)
         key = value if key is None else self.cast(key)
@@ -518,10 +555,15 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
                     "`window` limits them. Received: max_length=None, window=None"
                 )
             max_length = self.window + self.num_sinks
+        forgotten = {}
+        if self.use_forget_gate:  # the sum of `log f` since each position
+            sums = (batch_size, self.num_heads, max_length)
+            forgotten["forget"] = ops.zeros(sums, accumulator_dtype(self.compute_dtype))
         shape = (batch_size, self.num_key_value_heads, max_length)
         return {
             "key": ops.zeros((*shape, self.key_dim), self.compute_dtype),
             "value": ops.zeros((*shape, self.value_dim), self.compute_dtype),
+            **forgotten,
         }
 
     def step(
@@ -580,7 +622,10 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
             place, value = cache_index(place, length, swap_heads(value))
             index = index if rolls else place
             entries = {"key": self._prepare_keys(key, position), "value": value}
-            memory = state = write_cache(state, place, entries, copies)
+            memory = write_cache(state, place, entries, copies)
+            if self.use_forget_gate:
+                memory["forget"] = self._forget(state["forget"], query, place)
+            state = memory
         query, gate = self._prepare_queries(own, position)
         key, value = memory["key"], memory["value"]
         keys = Range.of_axis(key, 2)
@@ -599,7 +644,7 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
             spec,
             self._bias_by_distance(keys.positions() - index, causal),
             normalizer,
-            score_mod=self._bound_score_mod(),
+            score_mod=self._score_mod_of_step(memory.get("forget")),
             sink=sink,
             # The `attention_mask` of copies hides all that must be hidden.
             rows=Range(index, 1) if copies == 1 else Range(0, copies),
@@ -612,6 +657,19 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
             output = ops.reshape(output, (-1, *output.shape[2:]))
             scores = ops.reshape(swap_heads(scores), (-1, self.num_heads, size_of(key, 2)))
         return output, scores if return_attention_scores else None, state
+
+    def _forget(self, sums, query, place):
+        """Return the sums `(B, H, L)` of `log f` since each position, after a query."""
+        sums = sums + ops.cast(ops.transpose(self._log_forget(query), (0, 2, 1)), sums.dtype)
+        is_new = ops.arange(size_of(sums, 2), dtype="int32") == place
+        return ops.where(is_new, ops.zeros_like(sums), sums)
+
+    def _score_mod_of_step(self, sums):
+        if sums is None:
+            return self._bound_score_mod()
+        mod = self.score_mod or (lambda score, *_: score)
+        sums = ops.expand_dims(sums, 2)
+        return BoundFunction(lambda score, *at: mod(score + ops.cast(sums, score.dtype), *at), ())
 
     def _rolls(self, length):
         """Return whether a cache has the size of one that rolls."""
@@ -652,6 +710,7 @@ class MultiHeadAttention(AdaptableKernels, keras.layers.Layer):
             or self.positions in ("alibi", "relative")
             or self.score_mod is not None
             or self.mask_mod is not None
+            or self.use_forget_gate
         )
         if depends_on_positions or (memory is None and attention_mask is None):
             raise ValueError(
@@ -779,6 +838,13 @@ def _as_function(name, function):
     if function is not None and not callable(function):
         raise ValueError(f"`{name}` must be a function of positions. Received: {name}={function!r}")
     return function
+
+
+def _forgetting(sums, score_mod, score, batch, head, query, key):
+    """Add the logarithms of the gates between key and query, from sums `(B, H, T)` up to each."""
+    between = mods.look_up(sums, batch, head, query) - mods.look_up(sums, batch, head, key)
+    score = score + ops.cast(between, score.dtype)
+    return score if score_mod is None else score_mod(score, batch, head, query, key)
 
 
 def _rank_4(mask):

@@ -64,8 +64,8 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
             number of training calls so far, such as a `keras.optimizers.schedules.PolynomialDecay`.
             It is kept in the integer weight `sampling_step`.
         next_inputs: Function of an output `(B, O)` that returns the next input `(B, E)`; or a pair
-            of layers `(project, embed)`: a token is drawn from the softmax of `project(output)`, and
-            embedded. Default: the output itself.
+            of layers `(project, embed)`: a token is drawn from the softmax of `project(output)`,
+            and embedded. Default: the output itself.
         seed: Seed of scheduled sampling.
         **kwargs: Arguments of every Keras layer.
 
@@ -242,10 +242,9 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
             following = self.next_inputs(output)
         if following.shape[-1] != self._input_size:
             raise ValueError(
-                "Scheduled sampling needs next inputs of the size of the inputs, "
-                f"{self._input_size}. Received: {'outputs' if following is output else 'inputs'} of "
-                f"size {following.shape[-1]}"
-                + (", and no `next_inputs` to make inputs of them" if following is output else "")
+                f"`next_inputs` must make inputs of {self._input_size} features of the outputs; "
+                "without it, inputs and outputs must have one size. Received: next_inputs="
+                f"{self.next_inputs}, which gives {following.shape[-1]} features"
             )
         if self.has_schedule:
             # Each replica has its own: to update a shared one, replicas wait for each other.

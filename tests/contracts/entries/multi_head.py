@@ -229,6 +229,7 @@ ENTRIES = {
                 "seed": 5,
                 "attention_axes": (1,),
                 "use_gate": True,
+                "use_forget_gate": True,
                 "score_mod": halved,
                 "mask_mod": near,
             },
