@@ -163,12 +163,8 @@ def _assign_mechanism(attention: Any, arrays: Arrays) -> None:
     values = {"gain": arrays["attention_g"]} if "attention_g" in arrays else {}
     if isinstance(attention, LuongAttention):
         return assign(attention, score_kernel=arrays["memory_layer/kernel"].T, **values)
+    values["score_vector"] = arrays["attention_v"]
     if attention.use_bias:
         values["bias"] = arrays["attention_b"]
-    assign(
-        attention,
-        query_kernel=arrays["query_layer/kernel"],
-        key_kernel=arrays["memory_layer/kernel"],
-        score_vector=arrays["attention_v"],
-        **values,
-    )
+    kernels = {"query_kernel": arrays["query_layer/kernel"]}
+    assign(attention, **kernels, key_kernel=arrays["memory_layer/kernel"], **values)

@@ -233,13 +233,8 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         self.restore_quantization()
 
     def _build_sampling(self):
-        following = output = keras.KerasTensor((None, self.output_size), self.compute_dtype)
-        if isinstance(self.next_inputs, tuple):
-            project, embed = self.next_inputs
-            project(output)
-            following = embed(keras.KerasTensor((None,), "int32"))
-        elif self.next_inputs is not None:
-            following = self.next_inputs(output)
+        # Not symbolic, as calls of layers with symbols would become parts of the user's model.
+        following = self._following(ops.zeros((1, self.output_size), self.compute_dtype))
         if following.shape[-1] != self._input_size:
             raise ValueError(
                 f"`next_inputs` must make inputs of {self._input_size} features of the outputs; "
