@@ -9,6 +9,11 @@ def softmax(scores):
     return exponentials / exponentials.sum()
 
 
+def softmax1(scores, sink=0.0):
+    """Softmax of one row and a sink, whose weight is left out."""
+    return softmax(np.append(scores, sink))[:-1]
+
+
 def by_threshold(weights_at, low, high):
     """The weights for the threshold at which they sum to 1, found by halving an interval."""
     for _ in range(200):
@@ -29,7 +34,12 @@ def entmax15(scores):
     return by_threshold(lambda t: np.maximum(half - t, 0) ** 2, half.max() - 1, half.max())
 
 
-NORMALIZERS = {"softmax": softmax, "sparsemax": sparsemax, "entmax15": entmax15}
+NORMALIZERS = {
+    "softmax": softmax,
+    "softmax1": softmax1,
+    "sparsemax": sparsemax,
+    "entmax15": entmax15,
+}
 
 
 def visible(t, s, causal=False, window=None, num_sinks=0):
@@ -49,6 +59,7 @@ def attend(
     value_mask=None,
     attention_mask=None,
     first=0,
+    sinks=None,
     **places,
 ):
     """Context `(B, H, T, dv)` and weights `(B, H, T, S)`; queries are scaled already."""
@@ -72,7 +83,8 @@ def attend(
             keys = key[b, h * groups // heads, seen]
             distances = [bias(h, s - t - first) for s in seen]
             scores = keys @ query[b, h, t] + np.array(distances)
-            weights[b, h, t, seen] = NORMALIZERS[normalizer](scores)
+            own = (scores,) if sinks is None else (scores, sinks[h])
+            weights[b, h, t, seen] = NORMALIZERS[normalizer if sinks is None else "softmax1"](*own)
     shared = np.repeat(value, heads // groups, axis=1)
     return weights @ shared, weights
 
@@ -149,6 +161,7 @@ def multi_head(weights, options, arrays, causal=False):
         causal=causal,
         window=options.get("window"),
         num_sinks=options.get("num_sinks", 0),
+        sinks=weights.get("sink_logits"),
     )
     output = np.einsum("bhtv,hv...->bt...", context, weights["output_kernel"])
     return {"outputs": output + weights.get("output_bias", 0.0), "scores": scores}

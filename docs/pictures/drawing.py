@@ -25,6 +25,7 @@ def draw_all() -> dict[str, bytes]:
         "bahdanau": mechanisms.bahdanau,
         "luong": mechanisms.luong,
         "local": mechanisms.local,
+        "monotonic": mechanisms.monotonic,
         "decoder": reversal.decoder,
         "pooling": summarization.pooling,
         "coverage": summarization.coverage,

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from docs.pictures.panels import figure
-from keras_attention import BahdanauAttention, LocalAttention, LuongAttention
+from keras_attention import BahdanauAttention, LocalAttention, LuongAttention, MonotonicAttention
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 MEMORY = "attention"
@@ -68,6 +68,18 @@ def luong() -> Figure:
         ),
     ]
     return figure(panels, MEMORY, MEMORY, (11, 3.8))
+
+
+def monotonic() -> Figure:
+    """The same letter asked for five times, by softmax and by both forms of monotonic attention."""
+    asked = 2.5 * SHARPNESS * one_hot("ttttt")
+    panels = [("softmax: dot", weights_of(LuongAttention("dot"), asked, one_hot(MEMORY)))]
+    bias = -SHARPNESS  # a t stops a query with a probability of 0.62, another letter of 0.02
+    for mode in ("soft", "hard"):
+        layer = MonotonicAttention(LuongAttention("dot"), mode=mode)
+        weights = weights_of(layer, 0.45 * asked, one_hot(MEMORY), energy_bias=bias)
+        panels.append((f"MonotonicAttention, {mode}", weights))
+    return figure(panels, ["t"] * 5, MEMORY, (11, 2.6))
 
 
 def local() -> Figure:

@@ -315,8 +315,12 @@ class _BeamLoop:
         return {**advanced, "state": state, "live": continued, "done": done}
 
     def _candidates(self, logits: Tensor, live: dict, index: Tensor, fixed: dict) -> dict:
-        """Return the `2K` best extensions of each sentence, of which at least `K` do not end."""
-        count = min(2 * self.beam_size, logits.shape[-1])
+        """Return the best extensions of each sentence, of which at least `K` do not end.
+
+        Each of `K` prefixes ends with each of `E` end tokens, so that these are `K (E + 1)`.
+        """
+        most = self.beam_size * (1 + len(self.problem.end_ids))
+        count = min(most, logits.shape[-1])
         history = live["history"]
         prefix = ops.reshape(history["tokens"], (-1, self.problem.longest))
         forced = None
@@ -327,7 +331,7 @@ class _BeamLoop:
         values = loops.normalize(values, ops.logsumexp(logits, axis=-1, keepdims=True))
         totals = live["log_probabilities"][:, :, None] + self._by_beam(values)
         flat = (-1, self.beam_size * count)
-        totals, indices = loops.ordered_top_k(ops.reshape(totals, flat), 2 * self.beam_size)
+        totals, indices = loops.ordered_top_k(ops.reshape(totals, flat), most)
         beams = indices // count
         extensions = (ops.reshape(tokens, flat), ops.reshape(values, flat))
         last, terms = gather_beams(extensions, indices)
@@ -337,7 +341,7 @@ class _BeamLoop:
             "log_probabilities": totals,
             "beams": beams,
             "last": last,
-            "complete": (last == self.problem.end_id) | (index + 1 >= fixed["limits"])[:, None],
+            "complete": self.problem.is_end(last) | (index + 1 >= fixed["limits"])[:, None],
             "history": {
                 name: loops.write_column(grown[name], index, columns[name]) for name in history
             },

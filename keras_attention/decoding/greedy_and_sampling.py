@@ -186,7 +186,7 @@ class _SingleHypothesisLoop:
             "last": problem.start,
             "open": ops.ones((rows,), dtype="bool"),
             # `pad_id` may be no token of the model: a complete row is filled with end tokens.
-            "tokens": ops.full((rows, problem.longest), problem.end_id, dtype="int32"),
+            "tokens": ops.full((rows, problem.longest), problem.end_ids[0], dtype="int32"),
             "lengths": ops.zeros((rows,), dtype="int32"),
             "scores": ops.zeros((rows,), dtype="float32"),
             "log_probabilities": ops.zeros((rows,), dtype="float32"),
@@ -205,7 +205,7 @@ class _SingleHypothesisLoop:
         return loop, fixed
 
     def advance(self, loop: dict, fixed: dict) -> dict:
-        index, is_open, end_id = loop["index"], loop["open"], self.problem.end_id
+        index, is_open, end_id = loop["index"], loop["open"], self.problem.end_ids[0]
         logits, state = self.problem.step(loop["last"], loop["state"], index, fixed["constants"])
         normalizer = ops.logsumexp(logits, axis=-1)
         allowed = self.problem.allowed(logits, loop["tokens"], index, fixed.get("prefix"))
@@ -217,7 +217,7 @@ class _SingleHypothesisLoop:
             "index": index + 1,
             "state": state,
             "last": tokens,
-            "open": is_open & (tokens != end_id) & (index + 1 < fixed["limits"]),
+            "open": is_open & ~self.problem.is_end(tokens) & (index + 1 < fixed["limits"]),
             "tokens": loops.write_column(loop["tokens"], index, tokens),
             "lengths": loop["lengths"] + ops.cast(is_open, "int32"),
             "scores": loop["scores"] + ops.where(is_open, scores, 0.0),

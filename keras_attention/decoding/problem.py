@@ -4,6 +4,7 @@ The rows of a tensor are its first axis. A search keeps `copies` hypotheses of e
 sentences, which are neighbours among its `R = B * copies` rows.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any
@@ -33,7 +34,7 @@ class SearchProblem:
         state: Nested structure of tensors, each with `B` rows: everything that the step reads. The
             search repeats it for the hypotheses of a sentence, and reorders it with them.
         start_id: Integer, the token before the first, or an integer tensor `(B,)`.
-        end_id: Integer, the token that completes a hypothesis.
+        end_id: Integer, the token that completes a hypothesis; or a list of such tokens.
         max_length: Maximum number of tokens of a hypothesis, the end counted: an integer, or one
             for each sentence, `(B,)`. In a `tf.function` it may be a tensor; `jax.jit` needs its
             value, or `longest`.
@@ -83,7 +84,7 @@ class SearchProblem:
         state: Any,
         *,
         start_id: Any,
-        end_id: int,
+        end_id: int | Sequence[int],
         max_length: Any,
         min_length: int = 0,
         pad_id: int = 0,
@@ -98,7 +99,7 @@ class SearchProblem:
         prefix: Tensor = None,
         copies: int = 1,
     ) -> None:
-        self.end_id = check_integer("end_id", end_id, 0)
+        self.end_ids = _end_ids(end_id)
         self.pad_id = pad_id
         self.min_length = min_length
         self.no_repeat_ngram = check_integer("no_repeat_ngram", no_repeat_ngram, 0)
@@ -175,8 +176,12 @@ class SearchProblem:
         logits, changed = self._step(tokens, {**state, **added} if added else state, index)
         if added:
             changed = {key: changed[key] for key in changed if key not in added}
-        _check_logits(logits, self.end_id)
+        _check_logits(logits, self.end_ids)
         return ops.cast(logits, "float32"), _same_form(changed, state)
+
+    def is_end(self, tokens: Tensor) -> Tensor:
+        """Return which tokens complete a hypothesis."""
+        return functools.reduce(ops.logical_or, [tokens == each for each in self.end_ids])
 
     def attention(self, state: Any) -> Tensor:
         """Return the attention weights `(R, S)` in the state after a step."""
@@ -215,14 +220,14 @@ class SearchProblem:
         return ops.where(token == self.pad_id, free, ops.where(is_token, given, NEVER))
 
     def _without_end(self, logits: Tensor) -> Tensor:
-        """Forbid the end token in each row of `(R, V)` that can continue with another token."""
-        without = ops.where(ops.arange(logits.shape[-1]) == self.end_id, NEVER, logits)
+        """Forbid the end tokens in each row of `(R, V)` that can continue with another token."""
+        without = ops.where(self.is_end(ops.arange(logits.shape[-1])), NEVER, logits)
         stuck = ops.max(without, axis=-1, keepdims=True) == NEVER
         return ops.where(stuck, logits, without)
 
     def _without_repeated_ngrams(self, logits: Tensor, prefix: Tensor, index: Tensor) -> Tensor:
         """Forbid each token that would complete an n-gram of the row's prefix."""
-        size, end_id = self.no_repeat_ngram, self.end_id
+        size, end_id = self.no_repeat_ngram, self.end_ids[0]
         rows, length = sizes_from(prefix, 0)
         positions = ops.arange(length, dtype="int32")
         repeats = ops.broadcast_to((positions >= size - 1) & (positions < index), (rows, length))
@@ -455,17 +460,25 @@ def _check_growing(
             )
 
 
-def _check_logits(logits: Tensor, end_id: int) -> None:
+def _end_ids(end_id: int | Sequence[int]) -> tuple[int, ...]:
+    """Return the end tokens, each once."""
+    listed = list(end_id) if isinstance(end_id, (list, tuple, np.ndarray)) else [end_id]
+    if not listed:
+        raise ValueError(f"`end_id` must be a token or a list of tokens. Received: end_id={end_id}")
+    return tuple(dict.fromkeys(check_integer("end_id", each, 0) for each in listed))
+
+
+def _check_logits(logits: Tensor, end_ids: tuple[int, ...]) -> None:
     shape = tuple(logits.shape)
     if len(shape) != 2 or shape[-1] is None or shape[-1] < 2:
         raise ValueError(
             "The step should return logits of shape (rows, vocabulary), the vocabulary static "
             f"and of at least 2 tokens. Received: shape {shape}"
         )
-    if end_id >= shape[-1]:
+    if max(end_ids) >= shape[-1]:
         raise ValueError(
             f"`end_id` should be one of the {shape[-1]} tokens that the step scores. "
-            f"Received: {end_id}"
+            f"Received: {max(end_ids)}"
         )
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from ..layers import AttentionDecoder, BahdanauAttention, LuongAttention
+from ..layers import AttentionDecoder, BahdanauAttention, LuongAttention, MonotonicAttention
 from .arrays import Arrays, assign
 
-MECHANISMS = ("bahdanau", "luong")
+MECHANISMS = ("bahdanau", "luong", "bahdanau_monotonic", "luong_monotonic")
 CELLS = (keras.layers.GRUCell, keras.layers.LSTMCell, keras.layers.SimpleRNNCell)
 
 
@@ -19,6 +19,7 @@ def from_attention_wrapper(
     weights: Mapping[str, Any],
     attention_activation: Any = None,
     output_attention: bool = True,
+    monotonic_mode: str = "soft",
 ) -> AttentionDecoder:
     """Return a decoder that computes what TensorFlow Addons' `AttentionWrapper` computes.
 
@@ -27,18 +28,17 @@ def from_attention_wrapper(
     `h_t = cell([x_t; a_{t-1}])`, `a_t = f([h_t; c_t] W)`, `a_0 = 0`; without an attention layer,
     `a_t = c_t`
 
-    `LuongAttention`: `e_ts = g h_t . (m_s W_m)`; `BahdanauAttention`:
+    `LuongAttention`: `e_ts = h_t . (m_s W_m)`, with `scale=True` `g e_ts`; `BahdanauAttention`:
     `e_ts = v . tanh(h_t W_q + m_s W_m)`, with `normalize=True`
-    `e_ts = g v / |v| . tanh(h_t W_q + m_s W_m + b)`
+    `e_ts = g v / |v| . tanh(h_t W_q + m_s W_m + b)`; the monotonic mechanisms add a number `r`
 
     The decoder has `query="current"` and `input_feeding=True`. Its kernel of the attentional vector
-    has the rows of the context first. Scales and normalised weights are multiplied out, so that a
-    model that is trained further learns the products.
+    has the rows of the context first.
 
     Args:
         cell: The wrapped cell, a `GRUCell`, `LSTMCell` or `SimpleRNNCell` of Keras, or a list of
             them for a stack. Its weights are set here.
-        mechanism: `"bahdanau"` or `"luong"`.
+        mechanism: `"bahdanau"`, `"luong"`, `"bahdanau_monotonic"` or `"luong_monotonic"`.
         weights: Arrays by the names of the wrapper's checkpoint:
 
             - `cell/kernel`, `cell/recurrent_kernel`, `cell/bias`; of a list of cells
@@ -47,12 +47,15 @@ def from_attention_wrapper(
             - with `"bahdanau"` `query_layer/kernel` and `attention_v`; with `normalize=True` also
               `attention_g` and `attention_b`
             - with `"luong"` and `scale=True` `attention_g`
+            - with the monotonic mechanisms also `attention_score_bias`
             - with an attention layer `attention_layer/kernel`
         attention_activation: Activation of the attention layer. Default: none, as with
             `attention_layer_size`.
         output_attention: As in the wrapper. With False, the wrapper's output is `h_t`. The decoder
             still gives `[a_t; h_t]`, whose last features are that output: `attention_activation`
             must then be `None`.
+        monotonic_mode: The `mode` of `MonotonicAttention`. `"parallel"` and `"recursive"` of the
+            wrapper are `"soft"`; `"auto"` is soft in training and hard otherwise.
 
     Returns:
         A built `AttentionDecoder`.
@@ -82,8 +85,7 @@ def from_attention_wrapper(
     """
     if mechanism not in MECHANISMS:
         raise ValueError(
-            f"`mechanism` must be one of {MECHANISMS}: the monotonic mechanisms have no "
-            f"counterpart. Received: mechanism={mechanism!r}"
+            f"`mechanism` must be one of {MECHANISMS}. Received: mechanism={mechanism!r}"
         )
     cells = cell if isinstance(cell, (list, tuple)) else [cell]
     if not cells or not all(isinstance(one, CELLS) for one in cells):
@@ -101,7 +103,7 @@ def from_attention_wrapper(
             f"output_attention={output_attention}, and "
             f"{'no' if kernel is None else 'an'} `attention_layer/kernel`"
         )
-    attention, memory_size = _mechanism(mechanism, arrays)
+    attention, memory_size = _mechanism(mechanism, arrays, monotonic_mode)
     units = cells[-1].units
     if kernel is None:  # the attention is the context
         kernel = np.concatenate([np.zeros((units, memory_size)), np.eye(memory_size)])
@@ -141,23 +143,28 @@ def from_attention_wrapper(
     return decoder
 
 
-def _mechanism(name: str, arrays: Arrays) -> tuple[Any, int]:
+def _mechanism(name: str, arrays: Arrays, mode: str) -> tuple[Any, int]:
     """Return the mechanism, and the size of the memory."""
     memory_size, units = arrays["memory_layer/kernel"].shape
-    if name == "luong":
-        return LuongAttention("general"), memory_size
-    return BahdanauAttention(units, use_bias="attention_b" in arrays), memory_size
+    is_scaled = "attention_g" in arrays
+    attention = (
+        LuongAttention("general", scale=is_scaled)
+        if name.startswith("luong")
+        else BahdanauAttention(units, normalize=is_scaled)
+    )
+    is_monotonic = name.endswith("_monotonic")
+    return MonotonicAttention(attention, mode=mode) if is_monotonic else attention, memory_size
 
 
 def _assign_mechanism(attention: Any, arrays: Arrays) -> None:
-    memory_kernel = arrays["memory_layer/kernel"]
-    gain = arrays.get("attention_g")
-    scale = 1.0 if gain is None else gain
+    if isinstance(attention, MonotonicAttention):
+        assign(attention, energy_bias=arrays["attention_score_bias"])
+        attention = attention.mechanism
+    values = {"gain": arrays["attention_g"]} if "attention_g" in arrays else {}
     if isinstance(attention, LuongAttention):
-        return assign(attention, score_kernel=scale * memory_kernel.T)
-    vector = arrays["attention_v"]
-    values = {"query_kernel": arrays["query_layer/kernel"], "key_kernel": memory_kernel}
+        return assign(attention, score_kernel=arrays["memory_layer/kernel"].T, **values)
+    values["score_vector"] = arrays["attention_v"]
     if attention.use_bias:
         values["bias"] = arrays["attention_b"]
-        scale = scale / np.sqrt(np.sum(np.square(vector)))
-    assign(attention, **values, score_vector=scale * vector)
+    kernels = {"query_kernel": arrays["query_layer/kernel"]}
+    assign(attention, **kernels, key_kernel=arrays["memory_layer/kernel"], **values)

@@ -9,6 +9,7 @@ from .attention.latent import MultiHeadLatentAttention
 from .attention.linear import LinearAttention
 from .attention.local import LocalAttention
 from .attention.luong import LuongAttention
+from .attention.monotonic import MonotonicAttention
 from .attention.multi_head import MultiHeadAttention
 from .attention.pointer_generator import PointerGenerator
 from .attention.pooling import AttentionPooling
@@ -39,6 +40,7 @@ __all__ = [
     "LinearAttention",
     "LocalAttention",
     "LuongAttention",
+    "MonotonicAttention",
     "MultiHeadAttention",
     "MultiHeadLatentAttention",
     "PositionalEncoding",

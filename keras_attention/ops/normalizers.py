@@ -2,7 +2,8 @@
 
 Each normalizer takes floating point scores and a boolean mask that broadcasts to them (True =
 attend, or `None`). It returns weights of the same shape and dtype, computed in at least float32,
-which sum to 1 over the last axis. Masked positions get exactly 0, also where a whole row is masked,
+which sum to 1 over the last axis, those of `softmax1` to less. Masked positions get exactly 0, also
+where a whole row is masked,
 and gradients stay finite. Sparsemax and entmax-1.5 are exact, without iterations.
 """
 
@@ -34,6 +35,39 @@ def masked_softmax(scores: Tensor, mask: Tensor = None) -> Tensor:
     # JAX and PyTorch halve the gradient of a tie.
     total = ops.where(total > 0, total, 1.0)
     return ops.cast(exponentials / total, dtype)
+
+
+def softmax1(scores: Tensor, mask: Tensor = None, sink: Tensor = 0.0) -> Tensor:
+    """Softmax beside a sink, which takes a part of the weight and is not read.
+
+    `a_s = exp(e_s) / (exp(z) + sum_j exp(e_j))`, over the unmasked positions. With `z = 0` this is
+    softmax off by one (Miller 2023); a learned `z` is that of gpt-oss (OpenAI 2025).
+
+    Args:
+        scores: Scores `(..., S)`.
+        mask: Boolean, True = attend.
+        sink: The logit `z` of the sink; it broadcasts to `(..., 1)`.
+    """
+    if 0 in scores.shape:
+        return scores
+    dtype = backend.standardize_dtype(scores.dtype)
+    scores = ops.cast(scores, accumulator_dtype(dtype))
+    if mask is not None:
+        scores = ops.where(mask, scores, -1e30)
+    sink = ops.cast(sink, scores.dtype)
+    highest = ops.stop_gradient(ops.maximum(ops.max(scores, axis=-1, keepdims=True), sink))
+    exponentials = ops.exp(scores - highest)
+    if mask is not None:
+        exponentials = ops.where(mask, exponentials, 0.0)
+    total = ops.exp(sink - highest) + ops.sum(exponentials, axis=-1, keepdims=True)
+    return ops.cast(exponentials / total, dtype)
+
+
+def sink_gradient(weights: Tensor, d_weights: Tensor, inner: Tensor = None) -> Tensor:
+    """The gradient of the logit of the sink, `(..., 1)`, from that of the weights of `softmax1`."""
+    if inner is None:
+        inner = ops.sum(weights * d_weights, axis=-1, keepdims=True)
+    return (ops.sum(weights, axis=-1, keepdims=True) - 1) * inner
 
 
 def sparsemax(scores: Tensor, mask: Tensor = None) -> Tensor:
@@ -179,9 +213,15 @@ def _mean(upstream: Tensor, weights: Tensor) -> Tensor:
     return ops.sum(weights * upstream, axis=-1, keepdims=True) / total
 
 
-NORMALIZERS = {"softmax": masked_softmax, "sparsemax": sparsemax, "entmax15": entmax15}
+NORMALIZERS = {
+    "softmax": masked_softmax,
+    "softmax1": softmax1,
+    "sparsemax": sparsemax,
+    "entmax15": entmax15,
+}
 GRADIENTS = {
     "softmax": softmax_gradient,
+    "softmax1": softmax_gradient,
     "sparsemax": sparsemax_gradient,
     "entmax15": entmax15_gradient,
 }

@@ -28,11 +28,17 @@ def _general(weights, options, query, keys):
 
 
 def _additive(weights, options, query, keys):
-    scores = []
+    scores, vector = [], score_vector(weights)
     for key in keys:
         hidden = query @ weights["query_kernel"] + key @ weights["key_kernel"]
-        scores.append(np.tanh(hidden + weights.get("bias", 0.0)) @ weights["score_vector"])
+        scores.append(np.tanh(hidden + weights.get("bias", 0.0)) @ vector)
     return np.array(scores)
+
+
+def score_vector(weights):
+    """The score vector, normalized where it has a gain."""
+    vector = weights["score_vector"]
+    return vector * weights["gain"] / np.linalg.norm(vector) if "gain" in weights else vector
 
 
 def _location(weights, options, query, keys):
@@ -54,6 +60,7 @@ def bahdanau(weights, options, query, keys, mask, t):
 def luong(weights, options, query, keys, mask, t):
     """Attention weights (S,) of one step of Luong's global attention."""
     scores = SCORES[options.get("score", "dot")](weights, options, query, keys)
+    scores = scores * weights.get("gain", 1.0)
     return softmax(scores, mask & np.isfinite(scores))
 
 
@@ -74,6 +81,7 @@ def local(weights, options, query, keys, mask, t):
     """Attention weights (S,) of one step of local attention, `t` the query's 0-based place."""
     half_width = options.get("half_width", 10)
     scores = SCORES[options.get("score", "general")](weights, options, query, keys)
+    scores = scores * weights.get("gain", 1.0)
     places = np.arange(len(keys))
     predictive = options.get("alignment", "monotonic") == "predictive"
     if predictive:
@@ -88,6 +96,25 @@ def local(weights, options, query, keys, mask, t):
         sigma = half_width / 2
         attention = attention * np.exp(-((places - centre) ** 2) / (2 * sigma**2))
     return attention
+
+
+def monotonic(score, weights, options, query, keys, mask, past):
+    """Raffel et al. 2017, equation 9 with its two sums: the step's weights, also what it leaves.
+
+    The probability of `s` is that of passing all positions from some `j` on, where the query before
+    stopped, times that of stopping at `s`.
+    """
+    own = {name.removeprefix("mechanism."): array for name, array in weights.items()}
+    energies = score(own, options, query, keys) * (1.0 if score is _additive else own["gain"])
+    energies = energies + weights["energy_bias"]
+    stop = 1 / (1 + np.exp(-energies)) if options.get("mode") == "soft" else (energies > 0) * 1.0
+    stop = np.where(mask, stop, 0.0)
+    past = np.eye(len(keys))[0] if past is None else past
+    attention = np.zeros(len(keys))
+    for s in range(len(keys)):
+        for j in range(s + 1):
+            attention[s] += stop[s] * past[j] * np.prod(1 - stop[j:s])
+    return attention, attention
 
 
 def mechanism(attend, weights, options, inputs):

@@ -17,7 +17,7 @@ def coverage(weights, options, query, keys, mask, past):
     for key, covered in zip(keys, past, strict=True):
         hidden = query @ weights["query_kernel"] + key @ weights["key_kernel"]
         hidden = hidden + weights["coverage_vector"] * covered + weights.get("bias", 0.0)
-        scores.append(np.tanh(hidden) @ weights["score_vector"])
+        scores.append(np.tanh(hidden) @ oracles.score_vector(weights))
     attention = softmax(np.array(scores), mask)
     return attention, past + attention
 

@@ -39,7 +39,7 @@ COMPILED = {
 
 
 # What XLA cannot differentiate twice with open lengths, unless the backend does all of it.
-AUTOMATIC = {"coverage", "hierarchical-remembering"}
+AUTOMATIC = {"coverage", "hierarchical-remembering", "monotonic-soft"}
 
 
 def moving_of(inputs):

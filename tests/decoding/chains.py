@@ -93,6 +93,7 @@ class Rules(NamedTuple):
     beta: float = 0.0
     start: tuple = ()
     """The tokens that every hypothesis begins with, whatever the other rules say."""
+    ends: tuple = (END,)
 
     def allowed(self, prefix, log_probabilities):
         """The tokens that may follow, from the rules' definition."""
@@ -103,13 +104,13 @@ class Rules(NamedTuple):
         if size:
             seen = {prefix[i : i + size] for i in range(len(prefix) - size + 1)}
             tail = prefix[len(prefix) - size + 1 :]
-            tokens -= {v for v in tokens if v != END and (*tail, v) in seen}
-        if len(prefix) + 1 < self.min_length and tokens - {END}:
-            tokens -= {END}
+            tokens -= {v for v in tokens if v not in self.ends and (*tail, v) in seen}
+        if len(prefix) + 1 < self.min_length and tokens - {*self.ends}:
+            tokens -= {*self.ends}
         return sorted(tokens)
 
     def is_complete(self, tokens):
-        return tokens[-1] == END or len(tokens) == self.max_length
+        return tokens[-1] in self.ends or len(tokens) == self.max_length
 
     def length_penalty(self, length):
         return ((5 + length) / 6) ** self.alpha
@@ -158,7 +159,7 @@ def search_narrowly(chain, sentence, rules, beam_size, n_best):
         for tokens, total in candidates[:beam_size]:
             if rules.is_complete(tokens):
                 done.append(rules.hypothesis(chain, sentence, tokens, total))
-        live = [c for c in candidates[: 2 * beam_size] if not rules.is_complete(c[0])]
+        live = [c for c in candidates if not rules.is_complete(c[0])]
         live = live[:beam_size]
         done.sort(key=lambda hypothesis: -hypothesis.score)
         worst = done[n_best - 1].score if len(done) >= n_best else -np.inf

@@ -35,6 +35,7 @@ def problems(draw, longest, vocabularies):
         no_repeat_ngram=draw(st.integers(0, 3)),
         alpha=draw(st.sampled_from([0.0, 0.7, 3.0])),
         beta=draw(st.sampled_from([0.0, 0.3])),
+        ends=draw(st.sampled_from([(END,), (END, 2), (2, END)])),
     )
     return chain, limits, rules
 
@@ -43,7 +44,7 @@ def run(search, chain, limits, rules, **options):
     """Search as the rules say, in the mode that is usual for the backend."""
     options = {
         "start_id": START,
-        "end_id": END,
+        "end_id": rules.ends if len(rules.ends) > 1 else END,
         "max_length": limits,
         "min_length": rules.min_length,
         "no_repeat_ngram": rules.no_repeat_ngram,

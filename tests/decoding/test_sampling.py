@@ -245,6 +245,22 @@ def test_constraints_hold_in_samples():
         assert (row[length:] == -1).all() and not (row[: length - 1] == END).any()
 
 
+def test_samples_end_with_any_of_several_tokens():
+    chain = Chain(batch=2, vocabulary=5, seed=11)
+    ends = (END, 3)
+    result = sample(
+        chain.step, chain.state(), start_id=START, end_id=[*ends], max_length=9, min_length=3,
+        n_best=50, seed=3, pad_id=-1, constant_keys=["memory"],
+    )  # fmt: skip
+    tokens, lengths = ops.convert_to_numpy(result.tokens), ops.convert_to_numpy(result.lengths)
+    assert lengths.min() == 3
+    rows = [
+        row[:length] for row, length in zip(tokens.reshape(-1, 9), lengths.ravel(), strict=True)
+    ]
+    assert {row[-1] for row in rows if len(row) < 9} == {*ends}
+    assert not any(np.isin(row[:-1], ends).any() for row in rows)
+
+
 def test_attention_is_of_the_sample_it_comes_with():
     chain = Chain(batch=2, seed=12)
     result = sample(

@@ -96,6 +96,9 @@ def state(**entries):
     "wrong,message",
     [
         ({"end_id": -1}, "`end_id` must be a non-negative integer. Received: end_id=-1"),
+        ({"end_id": []}, r"`end_id` must be a token or a list of tokens. Received: end_id=\[\]"),
+        ({"end_id": [0, -1]}, "`end_id` must be a non-negative integer. Received: end_id=-1"),
+        ({"end_id": [0, 5]}, "`end_id` should be one of the 5 tokens .* Received: 5"),
         ({"end_id": 5}, "`end_id` should be one of the 5 tokens .* Received: 5"),
         ({"max_length": 0}, "`max_length` should be an integer of at least 1.* Received: 0"),
         ({"max_length": 2.5}, "`max_length` should be an integer .* Received: 2.5"),

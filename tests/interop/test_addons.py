@@ -12,7 +12,8 @@ import pytest
 from keras import ops
 
 from keras_attention.interop import from_attention_wrapper
-from tests.contracts.backend import random, to_numpy
+from keras_attention.layers.attention import monotonic
+from tests.contracts.backend import BACKEND, random, to_numpy
 
 B, T, S, E, M, C, A, U = 3, 5, 7, 2, 13, 11, 6, 17
 X, MEMORY = random(1, B, T, E), random(2, B, S, M)
@@ -146,11 +147,95 @@ def test_a_gru_cell_without_its_context_is_keras_layer(reset_after):
     np.testing.assert_allclose(run(decoder)[0][..., -C:], to_numpy(gru(X)), atol=1e-5)
 
 
+# Means of outputs, of their argmax, of the last states h and c, of the last attention, of the last
+# alignments and of all of them: the literal numbers of `attention_wrapper_test.py`.
+LITERALS = {
+    ("bahdanau", False, 6): (-0.003204414, 3.2, 0.40868404, 0.89017969, 0.041453815, 0.125, 0.125),
+    ("bahdanau", True, 6): (-0.008089137, 2.8, 0.49166861, 1.01068615, 0.042427111, 0.125, 0.125),
+    ("luong", False, 6): (-0.06124732, 2.7333333, 0.52021580, 1.0964939, -0.0318060, 0.125, 0.125),
+    ("luong", True, 6): (-0.06124732, 2.7333333, 0.52021580, 1.0964939, -0.0318060, 0.125, 0.125),
+    ("bahdanau", False, None): (
+        *(0.078317143, 4.2, 0.89382392, 1.722382, 0.026356646, 0.125, 0.125),
+    ),
+    ("bahdanau_monotonic", False, 6): (
+        *(-0.009921653, 3.1333333, 0.44612807, 0.95786464, 0.038682378, 0.09778417, 0.1026157960),
+    ),
+    ("bahdanau_monotonic", True, 6): (
+        *(0.007140680, 3.26666666, 0.47012400, 1.0249618, 0.068432882, 0.0615656, 0.07909643),
+    ),
+    ("luong_monotonic", False, 6): (
+        *(0.003664831, 3.06666666, 0.54318606, 1.12592840, 0.059128221, 0.05112994, 0.0699497386),
+    ),
+    ("luong_monotonic", True, 6): (
+        *(0.003664831, 3.06666666, 0.54318606, 1.12592840, 0.059128221, 0.05112994, 0.0699497386),
+    ),
+}
+
+
+def inputs_of_the_literals():
+    """The inputs, the memory and the attention layer's kernel that Addons' tests draw."""
+    import tensorflow as tf
+
+    tf.random.set_seed(87654321)
+    draw = np.random.RandomState(87654321)
+    for shape in ((64, 10, 256), (64, 12, 128)):  # drawn first there, and not used
+        draw.randn(*shape)
+        draw.randint(1, high=10, size=64) if shape[1] == 10 else draw.randint(12, size=64)
+    inputs, memory = draw.randn(5, 4, 7), draw.randn(5, 8, 10)
+    limit = np.sqrt(6 / (9 + 10 + 6))
+    return inputs[:, :3], memory, tf.random.uniform((19, 6), -limit, limit, seed=1337).numpy()
+
+
+def as_addons_in_parallel(scores, before, mask, hard):
+    """`monotonic_attention(mode="parallel")`, which clips what it divides by at 1e-10."""
+    stop = ops.where(mask, ops.sigmoid(scores), 0.0)
+    logs = ops.log(ops.clip(1 - stop, np.finfo("float32").tiny, 1))
+    passed = ops.exp(ops.cumsum(logs, axis=-1) - logs)
+    return stop * passed * ops.cumsum(before / ops.clip(passed, 1e-10, 1), axis=-1)
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow drew the kernel")
+@pytest.mark.parametrize("case", LITERALS)
+def test_the_literal_numbers_of_addons_tests(case, monkeypatch):
+    mechanism, option, size = case
+    if mechanism == "luong_monotonic":
+        # Its probabilities are near 1, where its parallel form is not exact; its `"recursive"` is.
+        monkeypatch.setattr(monotonic, "monotonic_weights", as_addons_in_parallel)
+    inputs, memory, kernel = inputs_of_the_literals()
+    units = 9 if mechanism.startswith("luong") else 3
+    weights = {
+        "cell/kernel": np.ones((7 + (size or 10), 36)),
+        "cell/recurrent_kernel": np.ones((9, 36)),
+        "cell/bias": np.repeat([0.0, 1.0, 0.0, 0.0], 9),
+        "memory_layer/kernel": np.ones((10, units)),
+    }
+    if mechanism.startswith("bahdanau"):
+        weights |= {"query_layer/kernel": np.ones((9, units)), "attention_v": np.ones(units)}
+        weights |= {"attention_b": np.zeros(units), "attention_g": units**-0.5} if option else {}
+    elif option:
+        weights["attention_g"] = 1.0
+    if size:
+        weights["attention_layer/kernel"] = kernel
+    if mechanism.endswith("monotonic"):
+        weights["attention_score_bias"] = 0.0
+    weights = {name: np.asarray(array) for name, array in weights.items()}
+    decoder = from_attention_wrapper(keras.layers.LSTMCell(9), mechanism, weights)
+    mask = np.arange(8) < np.array([3, 2, 3, 1, 1])[:, None]
+    outputs, scores, state = decoder(
+        inputs, memory, value_mask=mask, return_attention_scores=True, return_state=True
+    )
+    outputs, scores = to_numpy(outputs), to_numpy(scores)
+    found = [outputs, outputs.argmax(axis=-1), *map(to_numpy, state["cell"])]
+    found = [np.mean(part) for part in (*found, outputs[:, -1], scores[:, -1], scores)]
+    np.testing.assert_allclose(found, LITERALS[case], atol=2e-6)
+
+
 def test_what_does_not_fit_is_refused():
     weights, _ = weights_of("luong", False, A)
     cell = keras.layers.LSTMCell(C)
     cases = [
         (r"`mechanism` must be one of", (cell, "monotonic", weights), {}),
+        (r"`mode` must be", (cell, "luong_monotonic", weights), {"monotonic_mode": "parallel"}),
         (r"`cell` must be a GRUCell", (keras.layers.Dense(3), "luong", weights), {}),
         (r"`cell` must be a GRUCell", ([], "luong", weights), {}),
         (r"must map names to arrays", (cell, "luong", list(weights)), {}),

@@ -60,21 +60,23 @@ class AttentionSteps:
         state = with_step_axis(state)
         shape = (ops.shape(memory["value"])[0], 1, mechanism.query_size)
         hidden = ops.zeros(shape, mechanism.compute_dtype)
-        query, scores = [], []
+        query, scores, weights = [], [], []
 
-        def update():
-            weights = ops.cast(scores[0], mechanism.compute_dtype)
-            mechanism.state_after(state, scores[0], weights, memory)
+        def weigh():
+            weights.append(mechanism.weights_of(scores[0], memory, None, state))
 
         functions = {
             "query": lambda: query.append(mechanism.queries(hidden)),
             "score": lambda: scores.append(mechanism.scores(query[0], memory, state)),
-            "update": update,
+            "weights": weigh,
+            "update": lambda: mechanism.state_after(state, scores[0], weights[0], memory),
         }
         found = {name: variables_read(function) for name, function in functions.items()}
+        # Weights that are learned by more than the score have the backend's gradient, too.
         self.has_side_effects = any(assigns for _, assigns in found.values())
+        self.has_side_effects |= bool(found["weights"][0])
         self.variables = list({id(one): one for read, _ in found.values() for one in read}.values())
-        # Those that the projection of queries, the score and the update learn, by their index.
+        # Those that each function learns, by their index.
         self.learned = {
             name: [
                 index
@@ -100,14 +102,14 @@ class AttentionSteps:
         """
         at = with_step_axis({"query": query, "state": state})
         scores = self._scores(at, given)
-        memory = self._memory(given)
-        weights = self.mechanism.weights_of(scores, memory)
-        context = ops.squeeze(self.mechanism.read(weights, memory), 1)
+        weights = self._weights({**at, "scores": scores}, given)
+        context = ops.squeeze(self.mechanism.read(weights, self._memory(given)), 1)
         saved = {"query": query, "state": state, "weights": ops.squeeze(weights, 1)}
+        if state or not self.mechanism.has_softmax:
+            saved["scores"] = ops.squeeze(scores, 1)
         if not state:
             return context, saved["weights"], state, saved
         after = self._after({**at, "scores": scores, "weights": weights}, given)
-        saved["scores"] = ops.squeeze(scores, 1)
         return context, saved["weights"], without_step_axis(after), saved
 
     # Backward.
@@ -135,7 +137,13 @@ class AttentionSteps:
                 )
                 d_state = found["state"]
                 d_weights = d_weights + found["weights"]
-            d_scores = softmax_gradient(saved["weights"], d_weights)
+            if self.mechanism.has_softmax:
+                d_scores = softmax_gradient(saved["weights"], d_weights)
+            else:
+                inputs = {name: saved[name] for name in ("state", "scores")}
+                through = nested_vjp(lambda at: self._weights(at, given), inputs, d_weights)
+                d_scores = through["scores"]
+                d_state = tree.map_structure(operator.add, d_state, through["state"])
             if saved["state"]:  # whose update may read scores in a higher precision
                 d_scores = found["scores"] + ops.cast(d_scores, found["scores"].dtype)
             inputs = {name: saved[name] for name in ("query", "state")}
@@ -208,6 +216,11 @@ class AttentionSteps:
         state = cast_to(at["state"], self.state_dtypes)
         with self._scope(given["variables"]):
             return self.mechanism.scores(at["query"], self._memory(given), state)
+
+    def _weights(self, at, given):
+        state = cast_to(at["state"], self.state_dtypes)
+        with self._scope(given["variables"]):
+            return self.mechanism.weights_of(at["scores"], self._memory(given), None, state)
 
     def _after(self, at, given):
         state = cast_to(at["state"], self.state_dtypes)
@@ -298,7 +311,7 @@ def _weigh_one_by_one(steps, query, memory, state, query_mask):
     def attend(x, before, memory):
         at = with_step_axis({"query": x, "state": before})
         scores = mechanism.scores(at["query"], memory, at["state"])
-        weights = mechanism.weights_of(scores, memory)
+        weights = mechanism.weights_of(scores, memory, None, at["state"])
         after = mechanism.state_after(at["state"], scores, weights, memory)
         return ops.squeeze(weights, 1), without_step_axis(after)
 

@@ -32,7 +32,7 @@ class CoverageAttention(BahdanauAttention):
 
     Args:
         units: Size `U` of the hidden layer.
-        use_bias: Whether `b` is added.
+        use_bias: Whether `b` is added. Default: `normalize`.
         kernel_initializer: Initializer of `W` and `U`.
         score_initializer: Initializer of `v`.
         bias_initializer: Initializer of `b`.
@@ -42,6 +42,7 @@ class CoverageAttention(BahdanauAttention):
         coverage_initializer: Initializer of `w_c`. At zero it begins as additive attention.
         dropout: As in `ScoredAttention`, and so are the call and its results.
         seed: Seed of the dropout.
+        normalize: As in `BahdanauAttention`.
         **kwargs: As in `ScoredAttention`.
 
     Reference:
@@ -67,17 +68,18 @@ class CoverageAttention(BahdanauAttention):
         units: int,
         loss_weight: float = 0.0,
         loss_start: int = 0,
-        use_bias: bool = False,
+        use_bias: bool | None = None,
         kernel_initializer: Any = "glorot_uniform",
         score_initializer: Any = "glorot_uniform",
         bias_initializer: Any = "zeros",
         coverage_initializer: Any = "glorot_uniform",
         dropout: float = 0.0,
         seed: int | None = None,
+        normalize: bool = False,
         **kwargs: Any,
     ):
         initializers = (kernel_initializer, score_initializer, bias_initializer)
-        super().__init__(units, use_bias, *initializers, dropout, seed, **kwargs)
+        super().__init__(units, use_bias, *initializers, dropout, seed, normalize, **kwargs)
         self.loss_weight = arguments.check_number("loss_weight", loss_weight)
         self.loss_start = arguments.check_integer("loss_start", loss_start, minimum=0)
         self.coverage_initializer = keras.initializers.get(coverage_initializer)
@@ -100,7 +102,7 @@ class CoverageAttention(BahdanauAttention):
     @ignores_positions
     def score(self, query, key, positions, state):
         coverage = ops.cast(state["coverage"], query.dtype)
-        vectors = self.cast(self.score_vector), self.cast(self.coverage_vector)
+        vectors = self.effective_score_vector(), self.cast(self.coverage_vector)
         return additive_score(query, key, vectors[0], coverage, vectors[1])
 
     def update(self, state, scores, weights):

@@ -55,6 +55,7 @@ class LocalAttention(LuongAttention):
             the size of the queries.
         dropout: As in `ScoredAttention`, and so are the call and its results.
         seed: Seed of the dropout.
+        scale: As in `LuongAttention`.
         **kwargs: As in `ScoredAttention`.
 
     Raises:
@@ -85,11 +86,13 @@ class LocalAttention(LuongAttention):
         kernel_initializer: Any = None,
         dropout: float = 0.0,
         seed: int | None = None,
+        scale: bool = False,
         **kwargs: Any,
     ):
         self.alignment = check_choice("alignment", alignment, ALIGNMENTS)
         self.half_width = check_integer("half_width", half_width)
-        super().__init__(score, units, max_length, kernel_initializer, dropout, seed, **kwargs)
+        options = (score, units, max_length, kernel_initializer, dropout, seed, scale)
+        super().__init__(*options, **kwargs)
 
     def _needs_units(self, score):
         if score == "concat":

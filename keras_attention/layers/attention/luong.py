@@ -8,7 +8,7 @@ from keras import ops
 from ...ops.masks import combine_masks
 from ...ops.scores import additive_score, dot_score
 from ...ops.shapes import product
-from ..arguments import check_choice, check_integer, fresh
+from ..arguments import check_choice, check_flag, check_integer, fresh
 from .scored import ScoredAttention, ignores_positions
 
 SCORES = ("dot", "general", "concat", "location")
@@ -28,6 +28,8 @@ class LuongAttention(ScoredAttention):
 
     `a_t = softmax(e_t)`, `c_t = sum_s a_ts v_s`
 
+    With `scale` each score is multiplied by the learned number `gain` `g ()`, which starts at 1.
+
     Args:
         score: `"dot"` (queries and keys of one size), `"general"`, `"concat"` or `"location"`.
         units: Size `U` of the hidden layer of `"concat"`; the other scores have none.
@@ -37,6 +39,7 @@ class LuongAttention(ScoredAttention):
             `score_kernel` of `"general"` a normal with a deviation of 0.01 (ADR 5).
         dropout: As in `ScoredAttention`, and so are the call and its results.
         seed: Seed of the dropout.
+        scale: Whether the score is `g e_ts`.
         **kwargs: As in `ScoredAttention`.
 
     Raises:
@@ -68,9 +71,11 @@ class LuongAttention(ScoredAttention):
         kernel_initializer: Any = None,
         dropout: float = 0.0,
         seed: int | None = None,
+        scale: bool = False,
         **kwargs: Any,
     ):
         super().__init__(dropout=dropout, seed=seed, **kwargs)
+        self.scale = check_flag("scale", scale)
         self.score_name = check_choice("score", score, SCORES)
         owner = f"score={score!r}"
         self.units = _size_of("units", units, self._needs_units(score), owner)
@@ -96,6 +101,8 @@ class LuongAttention(ScoredAttention):
             self._add_kernel("query_kernel", (query_size, self.units))
             self._add_kernel("key_kernel", (key_size, self.units))
             self._add_kernel("score_vector", (self.units,))
+        if self.scale:
+            self._make_weight("gain", (), "ones")
 
     def _add_kernel(self, name, shape):
         initializer = self.kernel_initializer
@@ -119,8 +126,10 @@ class LuongAttention(ScoredAttention):
     @ignores_positions
     def score(self, query, key, positions):
         if self.score_name == "concat":
-            return additive_score(query, key, self.cast(self.score_vector))
-        return dot_score(query, key)
+            scores = additive_score(query, key, self.cast(self.score_vector))
+        else:
+            scores = dot_score(query, key)
+        return scores * ops.cast(self.gain, scores.dtype) if self.scale else scores
 
     @property
     def reads_positions(self):

@@ -1,5 +1,6 @@
 """Multi-head attention (Vaswani et al. 2017), with options published since."""
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from keras import ops
 from ... import mods
 from ...ops.bound_functions import BoundFunction
 from ...ops.dot_product.attention import attention, attention_with_scores
-from ...ops.dot_product.mask_spec import MaskSpec, Range
+from ...ops.dot_product.mask_spec import MaskSpec, Positions, Range
 from ...ops.heads import (
     cache_index,
     rms_normalize,
@@ -29,8 +30,8 @@ from ...ops.masks import (
 )
 from ...ops.normalizers import NORMALIZERS
 from ...ops.positions import alibi_slopes, relative_buckets, rotate
-from ...ops.shapes import AttentionAxes, can_be_one, size_of, sizes_from
-from ...ops.types import Tensor, accumulator_dtype
+from ...ops.shapes import AttentionAxes, can_be_one, product, size_of, sizes_from
+from ...ops.types import Tensor, accumulator_dtype, at_least_float32
 from .. import arguments
 from .base import in_three, is_alone, masks_of
 from .projections import HeadProjections
@@ -79,7 +80,8 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
         window: A query at position `t` attends to the positions within `window - 1` of `t`.
             Default: all.
         num_sinks: Number of first positions that all queries attend to, beside the window.
-        normalizer: `"softmax"`, `"sparsemax"` or `"entmax15"`.
+        normalizer: `"softmax"`, `"softmax1"` (1 is added to its denominator), `"sparsemax"` or
+            `"entmax15"`.
         query_key_norm: Whether each head's queries and keys are divided by their root mean square
             and multiplied by a learned gain, before rotation.
         kernel_initializer: Initializer of the kernels. Glorot's rule starts kernels of three axes
@@ -99,6 +101,11 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
         score_mod: Function of `(score, batch, head, query, key)` that returns another score: see
             `keras_attention.mods`. It may be a Keras layer, whose weights are trained.
         mask_mod: Function of `(batch, head, query, key)`, True = attend.
+        sink_logits: Whether a learned logit of each head, the weight `sink_logits (H,)`, joins the
+            denominator of the softmax: a sink that takes a part of the weight and is not read.
+        use_forget_gate: Whether `sum_(s<l<=t) log f_lh` is added to each score, with the gates
+            `f_l = sigmoid(x_l W^F)` of the heads: what lies behind a closed gate is forgotten. It
+            needs causal self-attention.
         **kwargs: Arguments of every Keras layer.
 
     Call arguments:
@@ -131,10 +138,12 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
     Reference:
         Vaswani et al. 2017, "Attention is all you need", section 3.2. Shared keys: Ainslie et al.
         2023, section 2. Rotary positions: Su et al. 2021; ALiBi: Press et al. 2022; relative
-        biases: Raffel et al. 2020, section 2.1. Sinks: Xiao et al. 2024, section 3. Sparsemax:
-        Martins and Astudillo 2016; entmax: Peters et al. 2019. Normalized queries and keys:
-        Dehghani et al. 2023, section 2.1, here by the root mean square. Gate:
-        Qiu et al. 2025, section 2.2. Scaled positions: Chen et al. 2023, section 2.3.
+        biases: Raffel et al. 2020, section 2.1. Sinks: Xiao et al. 2024, section 3; as logits
+        OpenAI 2025, "gpt-oss-120b & gpt-oss-20b model card", section 2.2. Softmax off by one:
+        Miller 2023, "Attention is off by one". Sparsemax: Martins and Astudillo 2016; entmax:
+        Peters et al. 2019. Normalized queries and keys: Dehghani et al. 2023, section 2.1, here by
+        the root mean square. Gate: Qiu et al. 2025, section 2.2. Scaled positions: Chen et al.
+        2023, section 2.3. Forget gate: Lin et al. 2025, "Forgetting transformer", equation 3.
 
     Example:
 
@@ -154,7 +163,7 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
     ```
     """
 
-    attribute_of = {"output_shape": "output_size"}
+    attribute_of = {"output_shape": "output_size", "sink_logits": "use_sink_logits"}
 
     def __init__(
         self,
@@ -187,6 +196,8 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
         rotary_scaling: float = 1.0,
         score_mod: Any = None,
         mask_mod: Any = None,
+        sink_logits: bool = False,
+        use_forget_gate: bool = False,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -210,6 +221,13 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
         self.use_gate = arguments.check_flag("use_gate", use_gate)
         self.score_mod = _as_function("score_mod", score_mod)
         self.mask_mod = _as_function("mask_mod", mask_mod)
+        self.use_sink_logits = arguments.check_flag("sink_logits", sink_logits)
+        if sink_logits and normalizer != "softmax":
+            raise ValueError(
+                "`sink_logits` belongs to the denominator of normalizer='softmax'. "
+                f"Received: sink_logits=True, normalizer={normalizer!r}"
+            )
+        self.use_forget_gate = arguments.check_flag("use_forget_gate", use_forget_gate)
         self.supports_masking = True
         self._dropout_seed = keras.random.SeedGenerator(seed) if dropout else None
 
@@ -282,19 +300,28 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
         self._add_projection("value", value[-1:], (groups, self.value_dim))
         output_size = self.output_size or (query[-1],)
         self._add_projection("output", (heads, self.value_dim), output_size, as_matrix=True)
+        if self.use_forget_gate:
+            initializer = arguments.fresh(self.kernel_initializer)
+            self._make_weight("forget_kernel", (query[-1], heads), initializer, "kernel")
+            if self.use_bias:
+                bias = arguments.fresh(self.bias_initializer)
+                self._make_weight("forget_bias", (heads,), bias, "bias")
         if self.query_key_norm:
             for name in ("query_gain", "key_gain"):
                 self._make_weight(name, (self.key_dim,), "ones")
         if self.positions == "relative":
             small = keras.initializers.RandomNormal(stddev=0.02)
             self._make_weight("relative_bias", (self.num_buckets, heads), small)
+        if self.use_sink_logits:
+            self._make_weight("sink_logits", (heads,), "zeros")
         if isinstance(self.score_mod, keras.layers.Layer):
             index = ops.zeros((1, 1, 1, 1), "int32")
             self.score_mod(ops.zeros((1, heads, 1, 1)), index, index, index, index)
         self.restore_quantization()
 
     def kernels_to_adapt(self) -> dict[str, int]:
-        names = ("query", "key", "value", *(("gate",) if self.use_gate else ()))
+        names = ["query", "key", "value"]
+        names += ["gate"] * self.use_gate + ["forget"] * self.use_forget_gate
         return {**{f"{name}_kernel": 1 for name in names}, "output_kernel": 2}
 
     def call(
@@ -343,10 +370,19 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
             _rank_4(self.axes.fold_pairs(attention_mask, query, value)),
             BoundFunction.of(mods.all_of(*mask_mods) if mask_mods else None),
         )
-        bias = self._bias_by_distance(1 - steps, steps + length - 1, use_causal_mask)
+        size = steps + length - 1
+        size = max(size, 0) if isinstance(size, int) else size  # -1 without steps and keys
+        distances = Range(1 - steps, size).positions()
+        bias = self._bias_by_distance(distances, use_causal_mask)
+        if self.use_forget_gate:
+            self._check_can_forget(inputs, use_causal_mask)
+            logs = zero_masked(self._log_forget(inputs[0]), spec.query_mask)
+            sums = ops.transpose(ops.cumsum(logs, axis=1), (0, 2, 1))
+            score_mod = functools.partial(_forgetting, sums, score_mod or self.score_mod)
         bound = self._bound_score_mod(score_mod)
         dropout = self.dropout if training else 0.0
-        options = (spec, bias, self.normalizer, dropout, self._dropout_seed, bound)
+        normalizer, sink = self._normalizer_and_sink()
+        options = (spec, bias, normalizer, dropout, self._dropout_seed, bound, sink)
         if not return_attention_scores:
             context = attention(queries, keys, values, *options)
             return self.axes.unfold(self._project_output(context, gate), query)
@@ -403,18 +439,36 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
         options = (self.max_wavelength, self.rotary_dim, self.rotary_scaling)
         return rotate(heads, ops.expand_dims(positions, -1), *options)
 
-    def _bias_by_distance(self, first, size, causal):
-        """Return the biases of `size` distances from the first, `(H, size)`, or `None`."""
+    def _bias_by_distance(self, distances, causal):
+        """Return the biases of distances `(size,)`, `(H, size)`, or `None`."""
         if self.positions not in ("alibi", "relative"):
             return None
-        size = max(size, 0) if isinstance(size, int) else size  # -1 without steps and keys
-        distances = Range(first, size).positions()
         if self.positions == "alibi":
             dtype = accumulator_dtype(self.compute_dtype)
             slopes = ops.expand_dims(alibi_slopes(self.num_heads, dtype), 1)
             return -slopes * ops.cast(ops.abs(distances), dtype)
         buckets = relative_buckets(distances, self.num_buckets, self.max_distance, not causal)
         return ops.transpose(ops.take(ops.convert_to_tensor(self.relative_bias), buckets, axis=0))
+
+    def _normalizer_and_sink(self):
+        """Return the normalizer, and the logits of its sinks or `None`."""
+        if not self.use_sink_logits:
+            return self.normalizer, None
+        return "softmax1", ops.convert_to_tensor(self.sink_logits)
+
+    def _log_forget(self, inputs):
+        """Return the logarithms `(B, T, H)` of the forget gates, in at least float32."""
+        logits = product(inputs, self.effective_weight(self.forget_kernel))
+        logits = logits + self.cast(self.forget_bias) if self.use_bias else logits
+        return ops.log_sigmoid(at_least_float32(logits))
+
+    def _check_can_forget(self, inputs, causal):
+        if not (causal and inputs[0] is inputs[1] is inputs[2]):
+            raise ValueError(
+                "`use_forget_gate` needs self-attention with use_causal_mask=True. Received: "
+                f"use_causal_mask={causal}, and "
+                + ("one input" if inputs[0] is inputs[2] else "other keys or values")
+            )
 
     def _bound_score_mod(self, score_mod=None):
         score = ops.zeros((1, 1, 1, 1), "float32")
@@ -441,6 +495,11 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
             heads, and the `mask` `(B, S)`, if there is one.
         """
         self._check_can_step()
+        if self.use_forget_gate:
+            raise ValueError(
+                "`use_forget_gate` belongs to self-attention, whose steps take no memory. "
+                "Received: a memory to prepare"
+            )
         check_dense([value, key], "value and key")
         value = self.cast(value)
         key = value if key is None else self.cast(key)
@@ -455,12 +514,34 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
             memory["mask"] = for_batch(ops.cast(mask, "bool"), value)
         return memory
 
-    def initial_state(self, batch_size: Tensor, max_length: int) -> dict:
-        """Return the empty cache of self-attention, `key` and `value` `(B, G, max_length, ...)`."""
+    def initial_state(self, batch_size: Tensor, max_length: int | None = None) -> dict:
+        """Return the empty cache of self-attention, `key` and `value` `(B, G, max_length, ...)`.
+
+        Args:
+            batch_size: Number of rows.
+            max_length: Number of positions. Default: with a window `window + num_sinks`. A cache of
+                that size rolls, for any number of steps: the position that leaves the window makes
+                room for the new one.
+
+        Raises:
+            ValueError: If there is neither a `max_length` nor a window.
+        """
+        if max_length is None:
+            if self.window is None:
+                raise ValueError(
+                    "`max_length`, the number of positions of the cache, is needed where no "
+                    "`window` limits them. Received: max_length=None, window=None"
+                )
+            max_length = self.window + self.num_sinks
+        forgotten = {}
+        if self.use_forget_gate:  # the sum of `log f` since each position
+            sums = (batch_size, self.num_heads, max_length)
+            forgotten["forget"] = ops.zeros(sums, accumulator_dtype(self.compute_dtype))
         shape = (batch_size, self.num_key_value_heads, max_length)
         return {
             "key": ops.zeros((*shape, self.key_dim), self.compute_dtype),
             "value": ops.zeros((*shape, self.value_dim), self.compute_dtype),
+            **forgotten,
         }
 
     def step(
@@ -493,7 +574,8 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
 
         Returns:
             The output `(B, O)`, the weights `(B, H, S)` (`S` is `max_length` in self-attention),
-            and the state after the step.
+            and the state after the step. In a cache that rolls, position `t` from
+            `num_sinks` on stands at `num_sinks + (t - num_sinks) % window`.
 
         Raises:
             ValueError: If a known `index` lies outside of the cache, or shapes do not fit.
@@ -513,26 +595,38 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
             arguments.check_features("value", query.shape, self._features["value"])
             key, value = (self._project(query, name)[0] for name in ("key", "value"))
             length = size_of(state["key"], 2) // copies
-            index, value = cache_index(index, length, swap_heads(value))
+            rolls = self._rolls(length)
+            place = self._place(index) if rolls else index
+            place, value = cache_index(place, length, swap_heads(value))
+            index = index if rolls else place
             entries = {"key": self._prepare_keys(key, position), "value": value}
-            memory = state = write_cache(state, index, entries, copies)
+            memory = write_cache(state, place, entries, copies)
+            if self.use_forget_gate:
+                memory["forget"] = self._forget(state["forget"], query, place)
+            state = memory
         query, gate = self._prepare_queries(own, position)
         key, value = memory["key"], memory["value"]
+        keys = Range.of_axis(key, 2)
+        if is_self_attention and rolls:
+            keys = Positions(self._positions_of_places(index), length)
         attention_mask = self._step_mask(attention_mask, key, copies)
         causal = is_self_attention and copies == 1
         mask_mod = BoundFunction.of(self.mask_mod)
         masks = (None, memory.get("mask"), attention_mask, mask_mod)
         spec = MaskSpec(causal, self.window, self.num_sinks, *masks)
+        normalizer, sink = self._normalizer_and_sink()
         context, scores = attention_with_scores(
             query,
             key,
             value,
             spec,
-            self._bias_by_distance(-index, size_of(key, 2), causal),
-            self.normalizer,
-            score_mod=self._bound_score_mod(),
+            self._bias_by_distance(keys.positions() - index, causal),
+            normalizer,
+            score_mod=self._score_mod_of_step(memory.get("forget")),
+            sink=sink,
             # The `attention_mask` of copies hides all that must be hidden.
             rows=Range(index, 1) if copies == 1 else Range(0, copies),
+            keys=keys,
         )
         output = self._project_output(context, gate)
         if copies == 1:
@@ -541,6 +635,38 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
             output = ops.reshape(output, (-1, *output.shape[2:]))
             scores = ops.reshape(swap_heads(scores), (-1, self.num_heads, size_of(key, 2)))
         return output, scores if return_attention_scores else None, state
+
+    def _forget(self, sums, query, place):
+        """Return the sums `(B, H, L)` of `log f` since each position, after a query."""
+        sums = sums + ops.cast(ops.transpose(self._log_forget(query), (0, 2, 1)), sums.dtype)
+        is_new = ops.arange(size_of(sums, 2), dtype="int32") == place
+        return ops.where(is_new, ops.zeros_like(sums), sums)
+
+    def _score_mod_of_step(self, sums):
+        if sums is None:
+            return self._bound_score_mod()
+        mod = self.score_mod or (lambda score, *_: score)
+        sums = ops.expand_dims(sums, 2)
+        return BoundFunction(lambda score, *at: mod(score + ops.cast(sums, score.dtype), *at), ())
+
+    def _rolls(self, length):
+        """Return whether a cache has the size of one that rolls."""
+        is_known = isinstance(length, int) and self.window is not None
+        return is_known and length == self.window + self.num_sinks
+
+    def _place(self, index):
+        """Return where a cache that rolls holds position `index`."""
+        rolled = self.num_sinks + (index - self.num_sinks) % self.window
+        if isinstance(index, int):
+            return rolled if index >= self.num_sinks else index
+        return ops.where(index >= self.num_sinks, rolled, index)
+
+    def _positions_of_places(self, index):
+        """Return the position that each place holds; that of an empty place is hidden."""
+        place = ops.arange(self.window + self.num_sinks, dtype="int32")
+        last = index - (index - place) % self.window
+        last = ops.where(last >= self.num_sinks, last, index + 1)  # the causal mask hides it
+        return ops.where(place < self.num_sinks, place, last)
 
     def _step_mask(self, mask, key, copies):
         """Check the mask of a step, and give it four axes."""
@@ -562,6 +688,7 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
             or self.positions in ("alibi", "relative")
             or self.score_mod is not None
             or self.mask_mod is not None
+            or self.use_forget_gate
         )
         if depends_on_positions or (memory is None and attention_mask is None):
             raise ValueError(
@@ -689,6 +816,13 @@ def _as_function(name, function):
     if function is not None and not callable(function):
         raise ValueError(f"`{name}` must be a function of positions. Received: {name}={function!r}")
     return function
+
+
+def _forgetting(sums, score_mod, score, batch, head, query, key):
+    """Add the logarithms of the gates between key and query, from sums `(B, H, T)` up to each."""
+    between = mods.look_up(sums, batch, head, query) - mods.look_up(sums, batch, head, key)
+    score = score + ops.cast(between, score.dtype)
+    return score if score_mod is None else score_mod(score, batch, head, query, key)
 
 
 def _rank_4(mask):

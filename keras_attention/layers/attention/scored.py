@@ -218,7 +218,7 @@ class ScoredAttention(AttentionMechanism):
             return self.read(weights, memory), weights, state
         before = with_step_axis(state)
         scores = self.scores(query, memory, before)
-        weights = self.weights_of(scores, memory, query_mask)
+        weights = self.weights_of(scores, memory, query_mask, before)
         if state:
             after = without_step_axis(self.state_after(before, scores, weights, memory))
             state = where_real(None if query_mask is None else query_mask[:, 0], after, state)
@@ -242,8 +242,11 @@ class ScoredAttention(AttentionMechanism):
         states = [state] if state else []
         return self.score(query, memory["key"], positions, *states)
 
-    def weights_of(self, scores, memory, query_mask=None):
-        """Return the weights: the softmax of scores, in the compute dtype."""
+    def weights_of(self, scores, memory, query_mask=None, state=None):
+        """Return the weights: the softmax of scores, in the compute dtype.
+
+        `state` is that before the queries, as in `scores`.
+        """
         return self.cast(masked_softmax(scores, attention_mask(query_mask, memory.get("mask"))))
 
     def state_after(self, state, scores, weights, memory):
@@ -253,6 +256,11 @@ class ScoredAttention(AttentionMechanism):
             scores = ops.where(ops.expand_dims(memory["mask"], 1), scores, ops.zeros_like(scores))
         after = self.update(state, scores, weights)
         return tree.map_structure(lambda new, old: ops.cast(new, old.dtype), after, state)
+
+    @property
+    def has_softmax(self) -> bool:
+        """Whether the weights are the softmax of the scores, whose gradient is known."""
+        return type(self).weights_of is ScoredAttention.weights_of
 
     @property
     def has_derived_steps(self) -> bool:

@@ -10,6 +10,8 @@ from keras import ops, tree
 from ...ops.loops import flatten, functional, packed, run_loop, where_real
 from ...ops.masks import check_mask, for_batch, last_real, zero_masked
 from ...ops.positions import gather_windows
+from ...ops.shapes import joined
+from ...ops.types import at_least_float32
 from .. import arguments
 from ..attention.base import AttentionMechanism
 from ..lora_and_quantization import AdaptableKernels
@@ -41,6 +43,9 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
     `keras.layers.RNN` does: all states stay, and the last output is repeated. Weights and contexts
     are zero there.
 
+    With a `sampling_probability`, training is by scheduled sampling: at each step after the first,
+    an example's input is replaced, with that probability, by one that its last output gives.
+
     Weights: those of `cell` and `attention`; and with an attentional vector `attentional_kernel`
     `W (Dv + U, attention_size)`, which `enable_lora` and `quantize` adapt.
 
@@ -55,6 +60,13 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
             none.
         input_feeding: Whether the attentional vector joins the next step's input, with `"current"`
             only.
+        sampling_probability: Probability of scheduled sampling: a number, or a function of the
+            number of training calls so far, such as a `keras.optimizers.schedules.PolynomialDecay`.
+            It is kept in the integer weight `sampling_step`.
+        next_inputs: Function of an output `(B, O)` that returns the next input `(B, E)`; or a pair
+            of layers `(project, embed)`: a token is drawn from the softmax of `project(output)`,
+            and embedded. Default: the output itself.
+        seed: Seed of scheduled sampling.
         **kwargs: Arguments of every Keras layer.
 
     Call arguments:
@@ -82,7 +94,8 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
 
     Reference:
         Bahdanau, Cho and Bengio 2015, section 3.1 and appendix A.1.2; Luong, Pham and Manning
-        2015, section 3, equation 5, and section 3.3 (input feeding).
+        2015, section 3, equation 5, and section 3.3 (input feeding). Scheduled sampling: Bengio,
+        Vinyals, Jaitly and Shazeer 2015, section 2.4.
 
     Example:
 
@@ -112,6 +125,9 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         attention_size: int | None = None,
         input_feeding: bool = False,
         attention_activation: Any = "tanh",
+        sampling_probability: Any = 0.0,
+        next_inputs: Any = None,
+        seed: int | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -161,7 +177,28 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         self.attention_size = attention_size
         self.input_feeding = input_feeding
         self.attention_activation = attention_activation
+        self._set_sampling(sampling_probability, next_inputs, seed)
         self.supports_masking = True
+
+    def _set_sampling(self, sampling_probability, next_inputs, seed):
+        self.has_schedule = callable(sampling_probability)
+        if not self.has_schedule:
+            name = "sampling_probability"
+            arguments.check_number(name, sampling_probability, maximum=1.0)
+        self.samples = self.has_schedule or sampling_probability > 0
+        is_pair = isinstance(next_inputs, (list, tuple)) and len(next_inputs) == 2
+        parts = next_inputs if is_pair else [next_inputs]
+        if next_inputs is not None and not (self.samples and all(map(callable, parts))):
+            raise ValueError(
+                "`next_inputs` must be a function of the last output or a pair (project, embed) of "
+                "layers, and belongs to a `sampling_probability`. Received: next_inputs="
+                f"{next_inputs}, sampling_probability={sampling_probability}"
+            )
+        self.sampling_probability = sampling_probability
+        self.next_inputs = tuple(next_inputs) if is_pair else next_inputs
+        self.seed = arguments.check_seed(seed)
+        if self.samples:
+            self._sampling_seed = keras.random.SeedGenerator(seed)
 
     @property
     def output_size(self) -> int:
@@ -190,8 +227,25 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         if self.has_attentional_vector:
             shape = (self.attention.value_size + output_size, self.output_size)
             self._make_weight("attentional_kernel", shape, "glorot_uniform")
+        if self.samples:
+            self._build_sampling()
         self._output_state = self._cell.output_state(self._cell_input_size())
         self.restore_quantization()
+
+    def _build_sampling(self):
+        # Not symbolic, as calls of layers with symbols would become parts of the user's model.
+        following = self._following(ops.zeros((1, self.output_size), self.compute_dtype))
+        if following.shape[-1] != self._input_size:
+            raise ValueError(
+                f"`next_inputs` must make inputs of {self._input_size} features of the outputs; "
+                "without it, inputs and outputs must have one size. Received: next_inputs="
+                f"{self.next_inputs}, which gives {following.shape[-1]} features"
+            )
+        if self.has_schedule:
+            # Each replica has its own: to update a shared one, replicas wait for each other.
+            alone = {"aggregation": "only_first_replica", "synchronization": "on_read"}
+            options = {"dtype": "int32", "trainable": False, "name": "sampling_step", **alone}
+            self.sampling_step = keras.Variable("zeros", (), **options)
 
     def _cell_input_size(self):
         if self.input_feeding:
@@ -281,7 +335,8 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         one_dtype = self.compute_dtype == self.attention.compute_dtype
         activation = self.attention_activation if self.has_attentional_vector else None
         parts = self.cell, self.attention, memory, state, activation
-        loop = whole_loop(*parts) if one_dtype else None
+        samples = bool(training) and self.samples
+        loop = whole_loop(*parts) if one_dtype and not samples else None
         masks = [None] * len(self._cell.cells)
         if training:
             masks = self._cell.draw_dropout(ops.shape(inputs)[0], self._cell_input_size())
@@ -294,20 +349,37 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         return found
 
     def _stepwise(self, inputs, memory, state, wanted, training, mask=None):
-        """Run all steps one by one: any cell, any mechanism."""
+        """Run all steps one by one: any cell, any mechanism, with scheduled sampling."""
+        size, sequences = inputs.shape[2], sorted(wanted - {"state"})
+        columns, first = [inputs], state
+        if mask is not None:
+            columns.append(ops.cast(ops.expand_dims(mask, 2), inputs.dtype))
+        samples = bool(training) and self.samples
+        if samples:
+            columns.append(ops.cast(self._draw_steps(inputs, mask), inputs.dtype))
+            zeros = ops.zeros((ops.shape(inputs)[0], self.output_size), self.compute_dtype)
+            first = {**state, "last_output": zeros}
         weights, known = self.weights, {id(weight) for weight in self.weights}
         seeds = [v for v in self.non_trainable_variables if id(v) not in known]
-        count, size, sequences = len(flatten(state)), inputs.shape[2], sorted(wanted - {"state"})
-        advance = functional(self._advance, [*weights, *seeds])
-        if mask is not None:
-            column = ops.cast(ops.expand_dims(mask, 2), inputs.dtype)
-            inputs = ops.concatenate([inputs, column], axis=2)
+        count = len(flatten(first))
+
+        def run(x, before, memory):
+            inputs = x[:, :size]
+            if samples:
+                following = ops.cast(self._following(before.pop("last_output")), inputs.dtype)
+                inputs = ops.where(x[:, -1:] > 0.5, following, inputs)
+            output, scores, after = self._advance(
+                inputs, memory, before, "scores" in wanted, training
+            )
+            return output, scores, {**after, "last_output": output} if samples else after
+
+        advance = functional(run, [*weights, *seeds])
 
         def step(x, carried, given):
             before = list(carried[:count])
             values = [*given["weights"], *carried[count:]]
-            options = given["memory"], packed(state, before), "scores" in wanted, training
-            (output, scores, after), values = advance(values, x[:, :size], *options)
+            found, values = advance(values, x, packed(first, before), given["memory"])
+            output, scores, after = found
             results = {"outputs": output, "contexts": after["context"], "scores": scores}
             after = flatten(after)
             if mask is not None:
@@ -315,12 +387,34 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
             return [results[name] for name in sequences], [*after, *values[len(weights) :]]
 
         given = {"weights": [weight.value for weight in weights], "memory": memory}
-        carried = [*flatten(state), *(seed.value for seed in seeds)]
+        carried = [*flatten(first), *(seed.value for seed in seeds)]
+        inputs = joined(columns, 2)
         outputs, carried = run_loop(step, inputs, carried, given)
         for seed, value in zip(seeds, carried[count:], strict=True):
             seed.assign(value)
         found = dict(zip(sequences, outputs, strict=True))
-        return found | {"state": packed(state, carried[:count])}
+        last = packed(first, carried[:count])
+        return found | {"state": {name: last[name] for name in state}}
+
+    def _draw_steps(self, inputs, mask):
+        """Return at which steps the last output is read, `(B, T, 1)`; at no first real step."""
+        probability = self.sampling_probability
+        if self.has_schedule:
+            probability = probability(ops.convert_to_tensor(self.sampling_step))
+            self.sampling_step.assign_add(1)
+        shape = ops.shape(inputs)[:2]
+        drawn = keras.random.uniform(shape, dtype="float32", seed=self._sampling_seed)
+        real = ops.ones(shape, "int32") if mask is None else ops.cast(mask, "int32")
+        has_last = ops.cumsum(real, axis=1) > real
+        return ops.expand_dims((drawn < ops.cast(probability, "float32")) & has_last, 2)
+
+    def _following(self, output):
+        """Return the inputs `(B, E)` that follow outputs `(B, O)`."""
+        if not isinstance(self.next_inputs, tuple):
+            return output if self.next_inputs is None else self.next_inputs(output)
+        project, embed = self.next_inputs
+        logits = at_least_float32(project(output))
+        return embed(keras.random.categorical(logits, 1, seed=self._sampling_seed)[:, 0])
 
     def _advance(self, inputs, memory, state, want_scores=True, training=False):
         """Take one step with the cell and the mechanism themselves."""
@@ -401,7 +495,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         parts = {
             # A copy: the `from_config` of Keras' stack takes its cells out of what it is given.
             name: keras.saving.deserialize_keras_object(copy.deepcopy(config[name]))
-            for name in ("cell", "attention")
+            for name in ("cell", "attention", "sampling_probability", "next_inputs")
         }
         return cls(**{**config, **parts})
 

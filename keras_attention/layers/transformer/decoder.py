@@ -140,7 +140,7 @@ class TransformerDecoder(TransformerBlock):
             return None
         return self.cross_attention.prepare_memory(self._cast(value), mask=value_mask)
 
-    def initial_state(self, batch_size: Tensor, max_length: int) -> dict:
+    def initial_state(self, batch_size: Tensor, max_length: int | None = None) -> dict:
         """Return the state before the first step of at most `max_length`."""
         arguments.check_built(self, "inputs_shape, value_shape")
         if self.autoregression == "ssru":

@@ -24,7 +24,7 @@ from ..types import Tensor, at_least_float32
 from ..vjp import with_gradient
 from . import block_sparse, blocks, chunks
 from .blocks import WeightOptions, plan_for
-from .mask_spec import MaskSpec, Range
+from .mask_spec import MaskSpec, Positions, Range
 from .products import by_pairs, dot_products, weighted_sum
 
 # Pairs up to which PyTorch's kernel is used for a window, which saves no work there.
@@ -41,6 +41,7 @@ def attention(
     dropout: float = 0.0,
     seed: random.SeedGenerator = None,
     score_mod: BoundFunction | None = None,
+    sink: Tensor = None,
 ) -> Tensor:
     """`A(q . k + b) v` of every head, `(B, H, T, dv)`, without the weights.
 
@@ -57,6 +58,7 @@ def attention(
         dropout: Rate at which weights are dropped.
         seed: Seed generator of the dropout.
         score_mod: Function of scores and positions that returns other scores.
+        sink: Logits `(H,)` of the sinks of `softmax1`, which must then be the normalizer.
     """
     if _is_empty(query, key):
         return _zero_context(query, value)
@@ -66,11 +68,13 @@ def attention(
         return _fused(query, key, value, spec)
     zero_distance = None if bias is None else size_of(query, 2) - 1
     drawn = seed.next() if dropout else None
-    options = WeightOptions(spec, normalizer, dropout, drawn, score_mod, zero_distance)
+    has_sink = sink is not None
+    options = WeightOptions(spec, normalizer, dropout, drawn, score_mod, zero_distance, has_sink)
     plan = plan_for(query.shape, key.shape, spec)
     has_functions = score_mod is not None or spec.mask_mod is not None
     way = chunks if plan is None else blocks
-    if plan is not None and not plan.keep and is_plain and has_functions:
+    is_softmax = bias is None and normalizer in ("softmax", "softmax1")
+    if plan is not None and not plan.keep and is_softmax and has_functions:
         way = block_sparse
 
     def attend(*tensors: Tensor) -> tuple:
@@ -79,6 +83,7 @@ def attention(
         return context, lambda d_context: way.backward(*given, d_context)
 
     tensors = [query, key, value]
+    tensors += [] if sink is None else [ops.expand_dims(sink, 1)]
     tensors += [] if bias is None else [bias]
     tensors += [] if score_mod is None else score_mod.tensors()
     return with_gradient(attend, lambda *x: way.differentiable(x, options, plan))(*tensors)
@@ -94,17 +99,20 @@ def attention_with_scores(
     dropout: float = 0.0,
     seed: random.SeedGenerator = None,
     score_mod: BoundFunction | None = None,
+    sink: Tensor = None,
     rows: Range | None = None,
+    keys: Range | Positions | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Attend as `attention` does; return the weights `(B, H, T, S)` before dropout too.
 
-    `rows` are the positions of the queries. Default: from 0.
+    `rows` are the positions of the queries, `keys` those of the keys. Default: from 0.
     """
     if _is_empty(query, key):
         shape = (*ops.shape(query)[:3], ops.shape(key)[2])
         return _zero_context(query, value), ops.zeros(shape, query.dtype)
     spec = (spec or MaskSpec()).for_queries(query)
-    rows, keys = rows or Range.of_axis(query, 2), Range.of_axis(key, 2)
+    rows = rows or Range.of_axis(query, 2)
+    keys = keys or Range.of_axis(key, 2)
     scores = dot_products(query, key)
     if bias is not None:
         pairs = by_pairs(at_least_float32(bias), size_of(query, 2), keys.size)
@@ -112,7 +120,8 @@ def attention_with_scores(
     if score_mod is not None:
         positions = spec.positions(rows, [keys])
         scores = score_mod.function(at_least_float32(scores), *positions)
-    weights = NORMALIZERS[normalizer](scores, spec.mask(rows, [keys]))
+    sinks = {} if sink is None else {"sink": ops.expand_dims(sink, (1, 2))}
+    weights = NORMALIZERS[normalizer](scores, spec.mask(rows, [keys]), **sinks)
     weights = ops.cast(weights, query.dtype)
     kept = weights
     if dropout:

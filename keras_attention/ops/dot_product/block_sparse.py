@@ -7,7 +7,8 @@ maximum `m` of its scores so far, the sum `l` of `exp(score - m)`, and the value
     l' = l exp(m - m') + sum exp(scores - m')
     c' = c exp(m - m') + exp(scores - m') v
 
-In the end the context is `c / l`. The backward pass computes the weights of each block again from
+In the end the context is `c / l`. With a sink of logit `z` (`softmax1`) they begin as `m = z`,
+`l = 1`. The backward pass computes the weights of each block again from
 `m + log l`, independently of the other blocks.
 
 Source: Dao et al. 2022, "FlashAttention", algorithms 1 and 4; hidden blocks are skipped as in Dong
@@ -31,6 +32,7 @@ from .blocks import (
     cast_as,
     dropout_factor,
     scaled,
+    split_sink,
 )
 from .mask_spec import MaskSpec, Range, after
 from .products import dot_products, sum_over_queries, weighted_sum
@@ -70,8 +72,7 @@ def forward(
         queries = after(rows.cut(query, 2), contexts[-1] if contexts else None)
         shape = (*ops.shape(queries)[:3], 1 + value.shape[3])
         zeros = ops.zeros(shape, accumulator_dtype(query.dtype))
-        # Above the score of hidden keys, whose weight then is 0 from the start.
-        state = zeros[..., :1] + HIDDEN / 2, zeros[..., :1], zeros[..., 1:]
+        state = (*_first(zeros[..., :1], rest, options), zeros[..., 1:])
         for block in blocks:
             given = (queries, block.keys.cut(key, 2), block.keys.cut(value, 2), rest)
             read = functools.partial(_read, options, block, given)
@@ -83,6 +84,17 @@ def forward(
         logs.append(ops.where(seen, maximum + ops.log(total), 0.0))
     context = joined(contexts, 2)
     return ops.cast(context, query.dtype), (context, joined(logs, 2))
+
+
+def _first(zeros: Tensor, rest: Sequence[Tensor], options: WeightOptions) -> tuple:
+    """Return the maximum and the sum of some queries before the first block."""
+    if options.normalizer == "softmax":
+        # Above the score of hidden keys, whose weight then is 0 from the start.
+        return zeros + HIDDEN / 2, zeros
+    sink, _ = split_sink(rest, options)
+    sink = zeros if sink is None else zeros + ops.cast(sink, zeros.dtype)
+    maximum = ops.stop_gradient(sink)
+    return maximum, ops.exp(sink - maximum)
 
 
 def _read(
@@ -120,11 +132,13 @@ def backward(
     query, key, value, *rest = tensors
     context, logs = saved
     inner = ops.sum(at_least_float32(d_context) * context, axis=-1, keepdims=True)
+    sink, mods = split_sink(rest, options)
+    d_sinks = [] if sink is None else [-ops.sum(ops.exp(sink - logs) * inner, axis=(0, 2))]
     d_memory = [
         tuple(at_least_float32(ops.zeros_like(keys.cut(each, 2))) for each in (key, value))
         for keys in _ranges(query, key)[1]
     ]
-    d_rest = [at_least_float32(ops.zeros_like(tensor)) for tensor in rest]
+    d_rest = [at_least_float32(ops.zeros_like(tensor)) for tensor in mods]
     d_queries: list[Tensor] = []
     for rows, blocks in _rows_of_blocks(query, key, options.spec):
         queries = after(rows.cut(query, 2), d_queries[-1] if d_queries else None)
@@ -138,7 +152,7 @@ def backward(
             d_memory[block.column] = d_key, d_value
         d_queries.append(d_query)
     d_key, d_value = (joined(parts, 2) for parts in zip(*d_memory, strict=True))
-    return cast_as((joined(d_queries, 2), d_key, d_value, *d_rest), tensors)
+    return cast_as((joined(d_queries, 2), d_key, d_value, *d_sinks, *d_rest), tensors)
 
 
 def _add_gradients(
@@ -172,6 +186,7 @@ def _scores_and_vjp(
 ) -> tuple:
     """Return the scores of a block, and the VJP from them to the products and the rest."""
     products = at_least_float32(dot_products(query, key))
+    _, rest = split_sink(rest, options)
 
     def scored(products: Tensor, *rest: Tensor) -> Tensor:
         return block_scores(products, rest, options, block.rows, [block.keys])

@@ -18,7 +18,7 @@ from keras import ops
 
 from ..bound_functions import BoundFunction
 from ..dropout import dropout_factors
-from ..normalizers import GRADIENTS, NORMALIZERS
+from ..normalizers import GRADIENTS, NORMALIZERS, sink_gradient, softmax1
 from ..shapes import joined
 from ..types import Tensor, at_least_float32
 from ..vjp import pullback
@@ -47,6 +47,7 @@ class WeightOptions:
     seed: Tensor = None
     score_mod: BoundFunction | None = None
     zero_distance: Tensor = None  # the index of distance 0 in the biases, `None` without biases
+    has_sink: bool = False  # whether the weights are `softmax1` with logits of sinks
 
 
 class BlockPlan(NamedTuple):
@@ -87,8 +88,8 @@ def plan_for(query_shape: tuple, key_shape: tuple, spec: MaskSpec) -> BlockPlan 
     return BlockPlan(blocks, small[0] if small else groups[-1], False)
 
 
-# One attention: `tensors` are query, key, value, biases by distance if any, and those of a
-# `score_mod`.
+# One attention: `tensors` are query, key, value, the logits `(H, 1)` of sinks if any, biases by
+# distance if any, and those of a `score_mod`.
 
 
 def forward(tensors: Sequence[Tensor], options: WeightOptions, plan: BlockPlan) -> tuple:
@@ -170,10 +171,13 @@ def block_weights(
     index: Tensor,
 ) -> BlockWeights:
     """Return the weights `A(q . k + b)`, where `A` is the normalizer."""
+    sink, rest = split_sink(rest, options)
     mask = options.spec.mask(rows, keys)
     products = at_least_float32(dot_products(query, key))
     scores = block_scores(products, rest, options, rows, keys, mask)
-    weights = NORMALIZERS[options.normalizer](scores)
+    weights = (
+        NORMALIZERS[options.normalizer](scores) if sink is None else softmax1(scores, sink=sink)
+    )
     hides = mask is not None and (options.spec.has_masks or options.spec.window is not None)
     seen = ops.any(mask, axis=-1, keepdims=True) if hides else None
     return BlockWeights(weights, dropout_factor(weights, options, index), seen)
@@ -202,6 +206,11 @@ def block_gradients(
         d_context = d_context * ops.cast(weights.seen, d_context.dtype)
     d_weights = scaled(at_least_float32(dot_products(d_context, value)), weights.factor)
     d_scores = GRADIENTS[options.normalizer](weights.before, d_weights, inner)
+    d_sinks = []
+    if options.has_sink:
+        _, rest = split_sink(rest, options)
+        d_sink = sink_gradient(weights.before, d_weights, inner)
+        d_sinks.append(ops.sum(d_sink, axis=(0, 2)))
     d_rest: Sequence[Tensor] = ()
     if rest or options.score_mod is not None:
         # A bias is added, so that its gradient does not depend on the products.
@@ -219,8 +228,16 @@ def block_gradients(
         weighted_sum(d_products, key),
         sum_over_queries(d_products, query, groups),
         sum_over_queries(kept, d_context, groups),
+        *d_sinks,
         *d_rest,
     )
+
+
+def split_sink(rest: Sequence[Tensor], options: WeightOptions) -> tuple[Tensor, Sequence[Tensor]]:
+    """Return the logits of the sinks in at least float32 `(H, 1, 1)`, or `None`, and the others."""
+    if not options.has_sink:
+        return None, rest
+    return ops.expand_dims(at_least_float32(rest[0]), 2), rest[1:]
 
 
 def block_scores(
@@ -286,7 +303,7 @@ def _backward_by_groups(
         given = heads.cut(context, 1), None, heads.cut(d_context, 1)
         gradients = backward(own, own_options, plan._replace(groups=1), *given)
         starts: list[tuple] = [(0, each.start, 0, 0) for each in (heads, key_heads, key_heads)]
-        starts += [] if options.zero_distance is None else [(heads.start, 0)]
+        starts += [(heads.start, 0)] * _of_heads(options)
         pairs = list(zip(totals, gradients, strict=True))
         written = [
             ops.slice_update(total, start, part)
@@ -306,10 +323,15 @@ def _group(
     size, shared = key.shape[1] // plan.groups, query.shape[1] // key.shape[1]
     heads, key_heads = Range(group * size * shared, size * shared), Range(group * size, size)
     own = [heads.cut(query, 1), key_heads.cut(key, 1), key_heads.cut(value, 1), *rest]
-    if options.zero_distance is not None:
-        own[3] = heads.cut(own[3], 0)
+    for index in range(3, 3 + _of_heads(options)):
+        own[index] = heads.cut(own[index], 0)
     seed = None if options.seed is None else _seed_of(options.seed, group * plan.blocks)
     return heads, key_heads, own, replace(options, spec=options.spec.for_heads(heads), seed=seed)
+
+
+def _of_heads(options: WeightOptions) -> int:
+    """Return how many tensors after the values have a row for each head."""
+    return options.has_sink + (options.zero_distance is not None)
 
 
 # What the other ways to compute attention share with this one.

@@ -73,6 +73,21 @@ class Range(NamedTuple):
         return self.is_whole or (known and self.start == 0 and self.size == length)
 
 
+class Positions(NamedTuple):
+    """Positions that are not in order, such as those of a rolling cache; used as a `Range` is."""
+
+    values: Tensor  # int32 `(size,)`
+    size: Tensor
+
+    def positions(self) -> Tensor:
+        """Return the positions."""
+        return self.values
+
+    def cut(self, tensor: Tensor, axis: int) -> Tensor:
+        """Return the tensor, whose axis has these positions."""
+        return tensor
+
+
 # The keys that a block of queries reads: one range, or two where attention sinks come first.
 Ranges = Sequence[Range]
 

@@ -1,5 +1,7 @@
 """The recurrent mechanisms."""
 
+import functools
+
 import keras
 from keras import ops
 
@@ -8,10 +10,11 @@ from keras_attention.layers import (
     BahdanauAttention,
     LocalAttention,
     LuongAttention,
+    MonotonicAttention,
     ScoredAttention,
 )
 from keras_attention.ops.types import at_least_float32
-from tests.contracts import oracles
+from tests.contracts import oracles, oracles_summarization
 from tests.contracts.entry import Entry
 from tests.contracts.kinds import VALUE_SIZE, Mechanism
 
@@ -47,11 +50,30 @@ class CosineAttention(ScoredAttention):
         return ops.matmul(query, ops.swapaxes(key, 1, 2))
 
 
-def additive(query_size, key_size=VALUE_SIZE, units=UNITS, use_bias=False):
+@keras.saving.register_keras_serializable("keras_attention_tests")
+class MonotonicAdditive(MonotonicAttention):
+    """Monotonic attention that makes its mechanism itself: each layer of a case has its own."""
+
+    def __init__(self, mechanism=None, **kwargs):
+        own = BahdanauAttention(UNITS, normalize=True, dtype=kwargs.get("dtype"))
+        super().__init__(mechanism or own, **kwargs)
+
+
+@keras.saving.register_keras_serializable("keras_attention_tests")
+class MonotonicGeneral(MonotonicAttention):
+    """The same over Luong's general score."""
+
+    def __init__(self, mechanism=None, **kwargs):
+        own = LuongAttention("general", scale=True, dtype=kwargs.get("dtype"))
+        super().__init__(mechanism or own, **kwargs)
+
+
+def additive(query_size, key_size=VALUE_SIZE, units=UNITS, use_bias=False, normalize=False):
     """Pinned weights of the additive score."""
     weights = {"query_kernel": (query_size, units), "key_kernel": (key_size, units)}
     weights |= {"bias": (units,)} if use_bias else {}
-    return weights | {"score_vector": (units,)}
+    weights |= {"score_vector": (units,)}
+    return weights | ({"gain": ()} if normalize else {})
 
 
 def position(query_size=QUERY, units=UNITS):
@@ -72,6 +94,13 @@ def luong(score):
     """The case of one of Luong's scores."""
     options, weights, sizes = SCORES[score]
     return Mechanism(f"luong-{score}", LuongAttention, options, oracles.luong, weights, **sizes)
+
+
+def monotonic(name, layer, weights, score, **options):
+    """The case of monotonic attention over a mechanism."""
+    weights = {f"mechanism.{key}": shape for key, shape in weights.items()}
+    attend = oracles_summarization.Remembering(functools.partial(oracles.monotonic, score))
+    return Mechanism(f"monotonic-{name}", layer, options, attend, {"energy_bias": ()} | weights)
 
 
 def local(alignment, score, half_width=2):
@@ -115,11 +144,19 @@ ENTRIES = {
                 additive(QUERY, 5, use_bias=True),
                 key_size=5,
             ),
+            Mechanism(
+                "bahdanau-normalized",
+                BahdanauAttention,
+                {"units": UNITS, "normalize": True},
+                oracles.bahdanau,
+                additive(QUERY, use_bias=True, normalize=True),
+            ),
         ],
         configs=[
             lambda: {
                 "units": 7,
                 "use_bias": True,
+                "normalize": True,
                 "kernel_initializer": keras.initializers.HeNormal(seed=3),
                 "score_initializer": keras.initializers.RandomNormal(0.0, 0.3, seed=4),
                 "bias_initializer": keras.initializers.Constant(0.5),
@@ -127,14 +164,29 @@ ENTRIES = {
                 "seed": 5,
             }
         ],
-        refused=[{"units": 0}, {"units": True}, {"units": 7, "use_bias": "no"}],
+        refused=[
+            {"units": 0},
+            {"units": True},
+            {"units": 7, "use_bias": "no"},
+            {"units": 7, "normalize": 1},
+        ],
     ),
     LuongAttention: Entry(
-        cases=[luong(score) for score in SCORES],
+        cases=[
+            *(luong(score) for score in SCORES),
+            Mechanism(
+                "luong-scaled",
+                LuongAttention,
+                {"score": "general", "scale": True},
+                oracles.luong,
+                {"score_kernel": (QUERY, VALUE_SIZE), "gain": ()},
+            ),
+        ],
         configs=[
             lambda: {
                 "score": "concat",
                 "units": 7,
+                "scale": True,
                 "kernel_initializer": keras.initializers.HeNormal(seed=3),
                 "dropout": 0.3,
                 "seed": 5,
@@ -148,14 +200,60 @@ ENTRIES = {
             {"score": "location"},
             {"score": "dot", "units": 7},
             {"score": "general", "max_length": 7},
+            {"scale": None},
+        ],
+    ),
+    MonotonicAttention: Entry(
+        cases=[
+            monotonic(
+                "soft",
+                MonotonicAdditive,
+                additive(QUERY, use_bias=True, normalize=True),
+                oracles._additive,
+                mode="soft",
+            ),
+            monotonic(
+                "general",
+                MonotonicGeneral,
+                {"score_kernel": (QUERY, VALUE_SIZE), "gain": ()},
+                oracles._general,
+                mode="soft",
+            ),
+        ],
+        configs=[
+            lambda: {
+                "mechanism": LuongAttention("general"),
+                "sigmoid_noise": 1.0,
+                "mode": "hard",
+                "energy_bias_initializer": keras.initializers.Constant(-4.0),
+                "dropout": 0.3,
+                "seed": 5,
+            }
+        ],
+        refused=[
+            {"mechanism": keras.layers.Attention()},
+            {"mechanism": LocalAttention()},
+            {"mechanism": MonotonicAttention(LuongAttention())},
+            {"sigmoid_noise": -1.0},
+            {"mode": "parallel"},
         ],
     ),
     LocalAttention: Entry(
-        cases=[local(a, score) for a in ("monotonic", "predictive") for score in SCORES],
+        cases=[
+            *(local(a, score) for a in ("monotonic", "predictive") for score in SCORES),
+            Mechanism(
+                "local-p-scaled",
+                LocalAttention,
+                {"alignment": "predictive", "score": "general", "scale": True},
+                oracles.local,
+                {"score_kernel": (QUERY, VALUE_SIZE), "gain": ()} | position(units=QUERY),
+            ),
+        ],
         configs=[
             lambda: {
                 "half_width": 3,
                 "alignment": "predictive",
+                "scale": True,
                 "score": "concat",
                 "units": 7,
                 "kernel_initializer": keras.initializers.HeNormal(seed=3),

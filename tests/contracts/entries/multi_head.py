@@ -140,6 +140,8 @@ def causal(name, groups=4, **options):
         weights = {name: shape for name, shape in weights.items() if "bias" not in name}
     if options.get("query_key_norm"):
         weights |= {"query_gain": (6,), "key_gain": (6,)}
+    if options.get("sink_logits"):
+        weights |= {"sink_logits": (4,)}
     return Plain(
         name,
         MultiHeadAttention,
@@ -199,6 +201,8 @@ ENTRIES = {
                 query_key_norm=True,
             ),
             causal("multi-head-alibi", 1, positions="alibi", use_bias=False),
+            causal("multi-head-sink-logits", 2, sink_logits=True),
+            cross("multi-head-softmax1", normalizer="softmax1"),
         ],
         configs=[
             lambda: {
@@ -225,6 +229,7 @@ ENTRIES = {
                 "seed": 5,
                 "attention_axes": (1,),
                 "use_gate": True,
+                "use_forget_gate": True,
                 "score_mod": halved,
                 "mask_mod": near,
             },
@@ -235,7 +240,7 @@ ENTRIES = {
                 "rotary_dim": 4,
                 "rotary_scaling": 2.0,
             },
-            lambda: {**SIZES, "sliding_window": 3},
+            lambda: {**SIZES, "sliding_window": 3, "sink_logits": True},
         ],
         refused=[
             {**SIZES, "num_heads": 0},
@@ -251,6 +256,8 @@ ENTRIES = {
             {**SIZES, "window": 0},
             {**SIZES, "num_sinks": 2},
             {**SIZES, "normalizer": "hardmax"},
+            {**SIZES, "sink_logits": "yes"},
+            {**SIZES, "sink_logits": True, "normalizer": "softmax1"},
         ],
     )
 }

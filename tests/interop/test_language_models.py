@@ -1,0 +1,47 @@
+"""The attention of gpt-oss and of Gemma 2: what Hugging Face's modules gave is recorded."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from keras_attention.layers import MultiHeadAttention
+from keras_attention.mods import softcap
+from tests.contracts.backend import to_numpy
+
+RECORDED = Path(__file__).parent / "recorded"
+B, T, D, HEADS, SIZE, WINDOW, THETA, CAP = 2, 7, 11, 4, 6, 3, 50.0, 1.5
+OPTIONS = {
+    "gpt_oss": {"sink_logits": True, "window": WINDOW},
+    "gemma2": {"score_mod": softcap(CAP)},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_modules_of_hugging_face(name):
+    with np.load(RECORDED / f"{name}.npz") as file:
+        arrays = dict(file)
+    layer = MultiHeadAttention(
+        HEADS,
+        SIZE,
+        num_key_value_heads=HEADS // 2,
+        positions="rotary",
+        max_wavelength=THETA,
+        **OPTIONS[name],
+    )
+    layer.build((None, None, D))
+    for part in ("query", "key", "value", "output"):
+        kernel = getattr(layer, f"{part}_kernel")
+        kernel.assign(arrays[f"{part[0]}_proj.weight"].T.reshape(kernel.shape))
+        bias = getattr(layer, f"{part}_bias")
+        bias.assign(arrays[f"{part[0]}_proj.bias"].reshape(bias.shape))
+    if name == "gpt_oss":
+        layer.sink_logits.assign(arrays["sinks"])
+    x = arrays["x"]
+    output, scores = layer(x, use_causal_mask=True, return_attention_scores=True)
+    np.testing.assert_allclose(to_numpy(output), arrays["output"], atol=1e-5)
+    np.testing.assert_allclose(to_numpy(scores), arrays["scores"], atol=1e-6)
+    state = layer.initial_state(B, None if layer.window else T)  # that of a window rolls
+    for t in range(T):
+        step, _, state = layer.step(x[:, t], None, state, t)
+        np.testing.assert_allclose(to_numpy(step), arrays["output"][:, t], atol=1e-5)
