@@ -12,6 +12,7 @@ from .attention.pointer_generator import PointerGenerator
 from .attention.pooling import AttentionPooling
 from .attention.scored import ScoredAttention
 from .attention.temporal import TemporalAttention
+from .crf import CRF
 from .recurrent.attention_decoder import AttentionDecoder
 from .recurrent.inner_attention_cell import InnerAttentionGRUCell
 from .recurrent.inner_attention_gru import InnerAttentionGRU
@@ -21,6 +22,7 @@ from .transformer.encoder import TransformerEncoder
 from .transformer.positional_encoding import LearnedPositions, PositionalEncoding
 
 __all__ = [
+    "CRF",
     "SSRU",
     "AttentionDecoder",
     "AttentionMechanism",
