@@ -69,6 +69,8 @@ class CRFLoss(keras.losses.Loss):
     def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None) -> Tensor:
         check_dense(y_true, "y_true")
         log_likelihood = chain_of(y_pred)
+        if log_likelihood is None and _is_symbolic():
+            log_likelihood = _zeros
         if log_likelihood is None:
             raise ValueError(
                 "CRFLoss needs the outputs of a CRF layer as they are: make it the last layer of "
@@ -106,3 +108,13 @@ class CRFLoss(keras.losses.Loss):
                 "The loss of a CRF has one value a sequence: `sample_weight` must have the shape "
                 f"(batch,). A mask hides steps. Received: sample_weight of shape {weights}"
             )
+
+
+def _is_symbolic() -> bool:
+    """Whether Keras infers shapes: before `fit` it calls a loss on placeholders of the outputs."""
+    with keras.SymbolicScope() as scope:
+        return scope.original_scope is not None
+
+
+def _zeros(tags: Tensor) -> Tensor:
+    return ops.zeros(ops.shape(tags)[:1])
