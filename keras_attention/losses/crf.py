@@ -7,6 +7,7 @@ from keras import ops
 
 from ..ops.crf import chain_of
 from ..ops.masks import check_dense
+from ..ops.shapes import can_be_one
 from ..ops.types import Tensor, accumulator_dtype
 
 
@@ -91,12 +92,8 @@ class CRFLoss(keras.losses.Loss):
 
     def _check_shapes(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor) -> None:
         shape = tuple(y_true.shape)
-        fits = any(
-            len(shape) == rank
-            and all(None in pair or pair[0] == pair[1] for pair in zip(shape, y_pred.shape))
-            for rank in (2, 3)
-        )
-        if not fits:
+        expected = tuple(y_pred.shape)
+        if not (can_be_one(shape, expected[:2]) or can_be_one(shape, expected)):
             raise ValueError(
                 "`y_true` must be tag ids (batch, steps), or sets of allowed tags (batch, steps, "
                 f"tags). Received: y_true of shape {shape} for y_pred of shape "

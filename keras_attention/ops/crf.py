@@ -76,9 +76,7 @@ class Parameters(NamedTuple):
         return Parameters(*scores, self.constraints)
 
 
-def score(
-    emissions: Tensor, tags: Tensor, parameters: Parameters, mask: Tensor = None
-) -> Tensor:
+def score(emissions: Tensor, tags: Tensor, parameters: Parameters, mask: Tensor = None) -> Tensor:
     """Return the score `(B,)` of tags `(B, T)`, -inf where a forbidden transition occurs."""
     chain = _Chain(emissions, parameters, mask)
     return _infinite(ops.sum(chain.scores_of(tags), axis=0))
@@ -213,7 +211,9 @@ class _Chain:
         else:
             held = tags
         before = ops.pad(held[:, :-1], [[0, 0], [1, 0]])
-        pairs = ops.take(ops.reshape(self.parameters.transitions, (-1,)), before * self.num_tags + tags)
+        pairs = ops.take(
+            ops.reshape(self.parameters.transitions, (-1,)), before * self.num_tags + tags
+        )
         emitted = ops.take_along_axis(swap_time(self.emissions), ops.expand_dims(tags, 2), axis=2)
         moved = self.real * (1 - self.first)
         pairs = ops.where(moved > 0, swap_time(pairs), ops.zeros_like(moved))
@@ -464,7 +464,6 @@ def _infinite(scores: Tensor) -> Tensor:
     """Return scores with -inf for those of what never occurs."""
     never = ops.cast(-np.inf, scores.dtype)
     return ops.where(scores < FORBIDDEN / 2, never, scores)
-
 
 
 # Tensors that take no attributes, such as arrays of JAX, by their ids.

@@ -163,7 +163,9 @@ def test_emissions_may_be_minus_infinity():
     layer, emissions, mask, chains = problem(6, **PROBLEMS["masked"])
     sets = real_tags(chains)[..., None] == np.arange(3)
     emissions = np.where(sets | ~mask[..., None], emissions, -np.inf).astype(DTYPE)
-    np.testing.assert_array_equal(to_numpy(layer.decode(emissions, mask))[mask], np.argmax(sets, -1)[mask])
+    np.testing.assert_array_equal(
+        to_numpy(layer.decode(emissions, mask))[mask], np.argmax(sets, -1)[mask]
+    )
     log_close(layer.marginals(emissions, mask), sets * 1.0)
 
 
@@ -327,7 +329,9 @@ def test_sample_weights_and_sets_in_the_loss():
         to_numpy(CRFLoss(reduction="sum")(tags, outputs, weights)), values @ weights, rtol=1e-5
     )
     one_hot = np.eye(3)[tags]
-    np.testing.assert_allclose(to_numpy(CRFLoss(reduction="none")(one_hot, outputs)), values, rtol=1e-4)
+    np.testing.assert_allclose(
+        to_numpy(CRFLoss(reduction="none")(one_hot, outputs)), values, rtol=1e-4
+    )
     with pytest.raises(ValueError, match="one value a sequence.*Received: sample_weight of shape"):
         CRFLoss()(tags, outputs, np.ones((4, 6)))
     with pytest.raises(ValueError, match="tag ids .batch, steps.*Received: y_true"):
