@@ -22,7 +22,7 @@ class CRFLoss(keras.losses.Loss):
     must be those of the model, as they are.
 
     Args:
-        reduction: Keras' reductions. The default is the mean over the sequences of a batch.
+        reduction: Keras' reductions. The default is the weighted mean over the sequences.
         name: Name of the loss.
         dtype: Dtype of the loss. Default: that of the chain, at least float32.
 
@@ -57,7 +57,7 @@ class CRFLoss(keras.losses.Loss):
 
     def __init__(
         self,
-        reduction: str | None = "sum_over_batch_size",
+        reduction: str | None = "mean_with_sample_weight",
         name: str = "crf_loss",
         dtype: Any = None,
     ):
@@ -68,6 +68,21 @@ class CRFLoss(keras.losses.Loss):
         )
 
     def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None) -> Tensor:
+        values, weights = self._values(y_true, y_pred, sample_weight)
+        return super().__call__(ops.zeros_like(values), values, sample_weight=weights)
+
+    def total_and_weight(
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the weighted sum over the sequences, and what their mean divides it by."""
+        values, weights = self._values(y_true, y_pred, sample_weight)
+        counts = ops.ones_like(values)
+        weights = counts if weights is None else ops.cast(weights, self.dtype)
+        counts = weights if self.reduction == "mean_with_sample_weight" else counts
+        return ops.sum(values * weights), ops.sum(counts)
+
+    def _values(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor) -> tuple:
+        """Return the loss of each sequence, and their weights `(B,)`."""
         check_dense(y_true, "y_true")
         log_likelihood = chain_of(y_pred)
         if log_likelihood is None and _is_symbolic():
@@ -80,12 +95,11 @@ class CRFLoss(keras.losses.Loss):
         y_true = ops.convert_to_tensor(y_true)
         self._check_shapes(y_true, y_pred, sample_weight)
         values = -ops.cast(log_likelihood(y_true), self.dtype)
-        if sample_weight is not None:
-            weights = ops.reshape(ops.convert_to_tensor(sample_weight), (-1,))
-            # A forbidden sequence has an infinite loss, and 0 times infinity is NaN.
-            values = ops.where(weights == 0, ops.zeros_like(values), values)
-            sample_weight = weights
-        return super().__call__(ops.zeros_like(values), values, sample_weight=sample_weight)
+        if sample_weight is None:
+            return values, None
+        weights = ops.reshape(ops.convert_to_tensor(sample_weight), (-1,))
+        # A forbidden sequence has an infinite loss, and 0 times infinity is NaN.
+        return ops.where(weights == 0, ops.zeros_like(values), values), weights
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return y_pred
