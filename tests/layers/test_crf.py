@@ -74,7 +74,7 @@ def test_likelihood_marginals_and_best_paths_are_those_of_all_paths(name):
     log_close(layer.log_partition(emissions, mask), [chain.partition for chain in chains])
     log_close(layer.log_likelihood(emissions, tags, mask), likelihoods)
     log_close(layer.marginals(emissions, mask), [chain.marginals() for chain in chains])
-    log_close(layer(emissions, mask), [chain.marginals() for chain in chains])
+    log_close(layer(emissions, mask=mask), [chain.marginals() for chain in chains])
     best = to_numpy(layer.decode(emissions, mask))
     real = np.ones_like(best, bool) if mask is None else mask
     assert np.all(best[~real] == 0)
@@ -309,7 +309,7 @@ def test_fit_on_ids_and_reload(tmp_path):
     history = model.fit(words, tags, epochs=6, batch_size=16, verbose=0).history
     assert history["loss"][-1] < history["loss"][0]
     loss = model.evaluate(words, tags, verbose=0)[0]
-    emissions = keras.Model(model.inputs, model.layers[-2].output)(words)
+    emissions = keras.Model(model.inputs[0], model.layers[-2].output)(words)
     expected = model.layers[-1].log_likelihood(emissions, tags, words > 0)
     np.testing.assert_allclose(loss, -np.mean(to_numpy(expected)), rtol=1e-4)
     np.testing.assert_allclose(model.predict(words, verbose=0).sum(-1), words > 0, atol=1e-5)
