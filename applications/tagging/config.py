@@ -176,3 +176,8 @@ class TaggingConfig(Config):
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     distribute: DistributeConfig = field(default_factory=DistributeConfig)
+
+    def check(self) -> None:
+        """Refuse values that do not go together."""
+        why = "does not apply to tagging, whose loss is that of whole sequences"
+        self.training.refuse_unused("label_smoothing", why)

@@ -111,10 +111,11 @@ class Tagger(Network):
         self.keep(vocabulary_size=vocabulary_size, letters_size=letters_size)
         self.keep(letter_kinds=list(letter_kinds), forbidden=[list(pair) for pair in forbidden])
         self.keep(architecture=architecture, embedding_size=embedding_size, units=units)
-        self.keep(layers=layers, heads=heads, letters=letters, letter_units=letter_units)
+        self.keep(heads=heads, letters=letters, letter_units=letter_units)
         self.keep(features=features, dropout=dropout, word_dropout=word_dropout)
         self.keep(roles=roles, window=window)
         self.outputs_count = outputs
+        self.depth = layers
         dtype = self.dtype_policy
 
         def embedding(count: int, size: int, name: str) -> keras.layers.Embedding:
@@ -315,7 +316,8 @@ class Tagger(Network):
         return keras.KerasTensor(shape, self.compute_dtype)
 
     def get_config(self):
-        return {**super().get_config(), "outputs": self.outputs_count}
+        own = {"outputs": self.outputs_count, "layers": self.depth}
+        return {**super().get_config(), **own}
 
 
 @keras.saving.register_keras_serializable(PACKAGE)

@@ -510,7 +510,7 @@ class TaggingPreprocessor(TextPreprocessor):
         return words, letters(start), letters(end)
 
     def _read_in_graph(self, strings: Any) -> tuple[dict[str, Any], Any, Any, Any]:
-        """Return the inputs of texts, or of words `(B, T)` padded with "", and words and offsets."""
+        """Return the inputs of texts, or of words padded with "", and words and offsets."""
         import tensorflow as tf
 
         start = end = None

@@ -113,7 +113,8 @@ class Tagged(Shown):
         """The words with their tags, shaded by how sure the tags are."""
         pairs = zip(self.words, self.tags, strict=True)
         labels = [word if tag == metrics.OUTSIDE else f"{word} [{tag}]" for word, tag in pairs]
-        sure = [0.0 if t == metrics.OUTSIDE else p for t, p in zip(self.tags, self.of_tags)]
+        found = zip(self.tags, self.of_tags, strict=True)
+        sure = [0.0 if tag == metrics.OUTSIDE else p for tag, p in found]
         return [ShadedTokens(labels, np.array(sure))]
 
     title = summary

@@ -280,8 +280,29 @@ def test_a_long_sequence_keeps_its_precision():
     np.testing.assert_allclose(found["float32"][1], found[DTYPE][1], atol=1e-5)
 
 
-# Recorded from pytorch-crf 0.7.2 with these arrays.
-RECORDED = {"emissions": np.sin(np.arange(24.0)).reshape(2, 4, 3)}
+def test_as_pytorch_crf():
+    """Numbers of pytorch-crf 0.7.2 for these arrays, in float64."""
+    layer = CRF(4, dtype=DTYPE)
+    layer.build((None, None, 4))
+    places = np.arange(16.0)
+    layer.set_weights(
+        [np.cos(places).reshape(4, 4), np.cos(3 * places[:4]), np.cos(5 * places[:4])]
+    )
+    emissions = (2 * np.sin(np.arange(40.0)).reshape(2, 5, 4)).astype(DTYPE)
+    tags = np.array([[0, 1, 2, 3, 1], [3, 2, 0, 0, 0]])
+    mask = np.arange(5) < np.array([[5], [3]])
+    found = layer.log_likelihood(emissions, tags, mask)
+    log_close(found, [-11.328319251664178, -6.927486288078878])
+    best = [[2, 3, 1, 3, 0], [0, 3, 0, 0, 0]]
+    np.testing.assert_array_equal(to_numpy(layer.decode(emissions, mask)), best)
+
+    def total(emissions):
+        return ops.sum(layer.log_likelihood(emissions, tags, mask))
+
+    row = [-0.32578505130915697, 0.7411442980149026, -0.31494744055974333, -0.4648976807135924]
+    np.testing.assert_allclose(
+        gradients_of(total, emissions, layer=layer)[0][0], row, rtol=10 * TOLERANCE
+    )
 
 
 def model_of_words(**options):
