@@ -41,6 +41,7 @@ APPLICATIONS = [
     "classification",
     "common.explanation",
     "summarization",
+    "tagging",
     "training.fit",
     "translation",
 ]
