@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_attention.layers import CRF, MultiHeadAttention, PositionalEncoding, TransformerEncoder
+from keras_attention.ops.shapes import maximum, minimum
 
 from ..common.errors import check_choice, check_counts
 from ..common.network import Network
@@ -212,14 +213,15 @@ class Tagger(Network):
         if known is not None and known <= self.window:
             return self._read(inputs, training)
         batch, steps = ops.shape(inputs["words"])
-        size = ops.minimum(self.window, steps)
-        stride = ops.maximum(size // 2, 1)
-        count = ops.maximum(-(-(steps - size) // stride), 0) + 1
-        places = ops.arange(count)[:, None] * stride + ops.arange(size)
+        size = minimum(self.window, steps)
+        stride = maximum(size // 2, 1)
+        count = maximum(-(-(steps - size) // stride), 0) + 1
+        starts = ops.arange(count, dtype="int32")[:, None] * stride
+        places = starts + ops.arange(size, dtype="int32")
         flat = ops.reshape(places, (-1,))
 
         def cut(x: Any) -> Any:
-            rest = tuple(x.shape[2:])
+            rest = tuple(ops.shape(x)[2:])
             taken = ops.take(x, ops.minimum(flat, steps - 1), axis=1)
             inside = ops.reshape(flat < steps, (1, -1, *(1,) * len(rest)))
             taken = ops.where(inside, taken, ops.zeros_like(taken))
@@ -227,7 +229,7 @@ class Tagger(Network):
 
         found, scores = self._read({name: cut(x) for name, x in inputs.items()}, training)
         found = ops.reshape(found, (batch, count * size, self.outputs_count))
-        order = ops.arange(steps)
+        order = ops.arange(steps, dtype="int32")
         middle = (order - (size - stride) // 2) // stride
         chosen = ops.minimum(ops.maximum(middle, 0), count - 1)
         return ops.take(found, chosen * size + order - chosen * stride, axis=1), scores

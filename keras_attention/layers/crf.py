@@ -105,7 +105,7 @@ class CRF(arguments.Configured, keras.layers.Layer):
         """Return a pair of tag ids in the form of JSON."""
         ids = [None, *range(self.num_tags)]
         is_pair = isinstance(pair, (list, tuple)) and len(pair) == 2
-        if not is_pair or pair[0] not in ids or pair[1] not in ids or pair == (None, None):
+        if not is_pair or pair[0] not in ids or pair[1] not in ids or tuple(pair) == (None, None):
             raise ValueError(
                 f"`forbidden` must have pairs of ids from 0 to {self.num_tags - 1}, or None for "
                 f"the start or the end. Received: {pair!r}"

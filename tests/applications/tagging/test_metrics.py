@@ -26,8 +26,8 @@ def test_spans_are_those_of_seqeval(tags, spans):
 
 
 def test_figures_of_spans_are_micro_averages():
-    truth = ["B-A I-A O B-B O".split(), "O I-B O".split()]
-    found = ["B-A I-A O B-A O".split(), "O B-B O".split()]
+    truth = [["B-A", "I-A", "O", "B-B", "O"], ["O", "I-B", "O"]]
+    found = [["B-A", "I-A", "O", "B-A", "O"], ["O", "B-B", "O"]]
     report = metrics.measure(truth, found)
     assert report["precision"] == report["recall"] == report["f1"] == pytest.approx(2 / 3)
     assert report["accuracy"] == pytest.approx(6 / 8) and report["spans"] == 3
@@ -57,5 +57,5 @@ def test_tags_of_spans_are_read_back(scheme):
 
 
 def test_broken_spans_are_counted():
-    assert metrics.broken("I-A I-A O E-B B-B I-A".split()) == 3
-    assert metrics.broken("B-A I-A O".split()) == 0
+    assert metrics.broken(["I-A", "I-A", "O", "E-B", "B-B", "I-A"]) == 3
+    assert metrics.broken(["B-A", "I-A", "O"]) == 0

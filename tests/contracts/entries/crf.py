@@ -59,10 +59,6 @@ ENTRIES = {
                 "forbidden": FORBIDDEN,
                 "transitions_initializer": keras.initializers.RandomNormal(0.0, 0.3, seed=4),
                 "boundary_initializer": keras.initializers.Constant(0.5),
-                "transitions_regularizer": keras.regularizers.L2(0.1),
-                "boundary_regularizer": keras.regularizers.L1(0.1),
-                "transitions_constraint": keras.constraints.MaxNorm(1),
-                "boundary_constraint": keras.constraints.MaxNorm(2),
             }
         ],
         refused=[
