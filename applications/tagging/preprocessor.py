@@ -117,6 +117,8 @@ def _of_columns(data: DataConfig, path: str, labelled: bool) -> Iterator[Sentenc
     separator = "\t" if any("\t" in line for line in lines[:1000]) else None
     rows = [line.rstrip("\r").split(separator) if line.strip() else [] for line in lines]
     width = next((len(row) for row in rows if row and not row[0].startswith(("#", "-DOC"))), 0)
+    if not width:
+        raise UserError(f"{path}: there is no sentence in it.")
     last = str(width - 1)
     names = [data.word_column or "0"]
     names += [(data.tag_column or last)] if labelled else []
