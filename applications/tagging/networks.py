@@ -140,7 +140,9 @@ class Tagger(Network):
             self.positions = PositionalEncoding(name="positions", dtype=dtype)
         self.blocks = [self._block(index) for index in range(layers)]
         self.emission = keras.layers.Dense(outputs, name="emission", dtype=dtype)
-        self.crf = CRF(outputs, forbidden=self.forbidden, name="crf", dtype=dtype)
+        # Half precisions lose what a step adds to a long chain.
+        wide = keras.backend.result_type(self.compute_dtype, "float32")
+        self.crf = CRF(outputs, forbidden=self.forbidden, name="crf", dtype=wide)
         self.build()
 
     def _letter_reader(self, kind: str, units: int) -> keras.layers.Layer:
@@ -315,7 +317,7 @@ class Tagger(Network):
 
     def compute_output_spec(self, inputs, training=False):
         shape = (*inputs["words"].shape, self.outputs_count)
-        return keras.KerasTensor(shape, self.compute_dtype)
+        return keras.KerasTensor(shape, self.crf.compute_dtype)
 
     def get_config(self):
         own = {"outputs": self.outputs_count, "layers": self.depth}
