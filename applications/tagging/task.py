@@ -438,7 +438,7 @@ class TokenClassifier(TextTask):
         def figures() -> dict[str, float]:
             found, total = self._found(corpus.items, config.training.batch_size), 0.0
             rank = {"words": 2, "letters": 3} | ({"marks": 2} if self.preprocessor.roles else {})
-            losses = self._compiled("losses", self._losses, rank, 2)
+            losses = self._compiled("losses", self._costs, rank, 2)
             for index in range(len(batches)):
                 inputs, targets, weights = batches.batch(0, index)
                 values = ops.convert_to_numpy(losses(inputs, targets))
@@ -452,7 +452,7 @@ class TokenClassifier(TextTask):
 
     # ---- What the methods above are made of.
 
-    def _losses(self, inputs: Mapping[str, Any], targets: Any) -> Any:
+    def _costs(self, inputs: Mapping[str, Any], targets: Any) -> Any:
         """Return the negative log probability of the target tags of each sentence."""
         emissions, _ = self.backbone.emissions(inputs)
         mask = ops.not_equal(inputs["words"], 0)

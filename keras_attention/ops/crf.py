@@ -277,25 +277,28 @@ class _Chain:
         """Return the tags of the best path, `(B, T)`."""
         if self.has_no_step:
             return ops.zeros_like(self._mask, "int32")
-        emissions, first, real = self.emissions, self.first[..., None], self.real[..., None]
+        # A step is a few small operations, so that each of them counts.
+        emissions, real = self.emissions, self.real[..., None]
+        after_first = real - self.first[..., None]
+        is_real, is_moved = real > 0, after_first > 0
         transitions = ops.transpose(self.parameters.transitions)
 
         def forward(index: Tensor, before: Tensor) -> tuple:
             best = ops.max(before[:, None, :] + transitions, axis=-1)
-            after = emissions[index] + ops.where(first[index] > 0, ops.zeros_like(best), best)
+            after = emissions[index] + best * after_first[index]
             after = after - ops.max(after, axis=-1, keepdims=True)
             if self.is_masked:
-                after = ops.where(real[index] > 0, after, before)
+                after = ops.where(is_real[index], after, before)
             return after, after
 
         states, last = run_steps(forward, self.steps, ops.zeros_like(emissions[0]))
+        before = ops.concatenate([states[:1], states[:-1]], axis=0)[:, :, None]
 
         def back(index: Tensor, tag: Tensor) -> tuple:
-            before = states[ops.maximum(index - 1, 0)] + ops.take(transitions, tag[:, 0], axis=0)
-            earlier = ops.cast(ops.argmax(before, axis=-1), "int32")[:, None]
+            scores = before[index] + ops.take(transitions, tag, axis=0)
+            earlier = ops.cast(ops.argmax(scores, axis=-1), "int32")
             if self.is_masked:
-                moved = real[index] > first[index]
-                earlier = ops.where(moved, earlier, tag)
+                earlier = ops.where(is_moved[index], earlier, tag)
             return tag, earlier
 
         tag = ops.cast(ops.argmax(last, axis=-1), "int32")[:, None]
