@@ -14,7 +14,15 @@ import keras
 import numpy as np
 
 from ..common.bad_lines import BadLine, Line, checked
-from ..common.errors import UserError, check_choice, check_range, counted, did_you_mean, shown
+from ..common.errors import (
+    UserError,
+    check_choice,
+    check_range,
+    check_unicode,
+    counted,
+    did_you_mean,
+    shown,
+)
 from ..common.files import json_object, lines_of
 from ..common.preprocessor import Splits, TextPreprocessor, as_column, is_tensor, padded
 from ..text import PAD_ID, UNK_ID, Tokenizer, WordTokenizer, nfc
@@ -302,24 +310,36 @@ def as_sentences(x: Any, tags: Any = None, roles: bool = False, name: str = "x")
 
 
 def _words(given: Any, place: str) -> list[str]:
-    given = given.decode("utf-8", "replace") if isinstance(given, bytes) else given
+    given = _text(given)
     if isinstance(given, str):
+        check_unicode(place, given)
         return [word for word, _, _ in cut(given)]
-    words = [str(each) for each in as_column(given, place, "a list of words or a text")]
+    words = [_text(each) for each in as_column(given, place, "a list of words or a text")]
     for index, word in enumerate(words):
-        if not _is_word(word) or not isinstance(word, str):
+        if not isinstance(word, str) or not _is_word(word):
             raise ValueError(
-                f"A word should not be empty or hold spaces. Received: {place}[{index}]={word!r}"
+                "A word should be a string, not empty and without spaces. "
+                f"Received: {place}[{index}]={word!r}"
             )
-    return words
+        check_unicode(f"{place}[{index}]", word)
+    return list(map(str, words))
+
+
+def _text(given: Any) -> Any:
+    """Return bytes of UTF-8 as a string."""
+    return given.decode("utf-8", "replace") if isinstance(given, bytes) else given
 
 
 def _tags(given: Any, place: str) -> tuple[str, ...]:
+    given = _text(given)
     given = given.split() if isinstance(given, str) else given
-    found = tuple(str(each) for each in as_column(given, place, "a list of tags"))
-    if not all(each.strip() for each in found):
-        raise ValueError(f"A tag should not be empty. Received: {place}={shown(given)}")
-    return found
+    found = [_text(each) for each in as_column(given, place, "a list of tags")]
+    for index, tag in enumerate(found):
+        if not isinstance(tag, str) or not tag.strip():
+            raise ValueError(
+                f"A tag should be a string, not empty. Received: {place}[{index}]={tag!r}"
+            )
+    return tuple(map(str, found))
 
 
 @functools.cache

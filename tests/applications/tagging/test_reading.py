@@ -90,6 +90,12 @@ def test_lists_that_do_not_go_together():
         as_sentences([["a"]], [["O"], ["O"]])
     with pytest.raises(ValueError, match=r"x\[0\]\[1\]='a b'"):
         as_sentences([["a", "a b"]])
+    for words in (["a", ""], ["a", None], ["a", float("nan")], ["a", "\ud800"]):
+        with pytest.raises(ValueError, match=r"x\[0\]\[1\]"):
+            as_sentences([words])
+    with pytest.raises(ValueError, match=r"tags\[0\]\[1\]=None"):
+        as_sentences([["a", "b"]], [["O", None]])
+    assert as_sentences([b"a b", np.array(["a", "b"])])[1].words == ("a", "b")
     with pytest.raises(ValueError, match="Received: x=3"):
         as_sentences(3)
     with pytest.raises(ValueError, match="a pair: its words"):

@@ -24,8 +24,14 @@ pytestmark = pytest.mark.usefixtures("module_traced_nowhere")
 def tagger(module_traced_nowhere):
     keras.utils.set_random_seed(1)
     task = TokenClassifier.from_texts(WORDS, TAGS, units=12, word_dropout=0.0)
-    task.fit(WORDS, TAGS, epochs=4, batch_size=8, verbose=0)
-    return task
+    return fitted(task, WORDS, TAGS)[0]
+
+
+def fitted(task, *data, epochs=5):
+    """A task after a few large steps."""
+    task.compile(keras.optimizers.Adam(0.03))
+    history = task.fit(*data, epochs=epochs, batch_size=20, verbose=0).history
+    return task, history["loss"]
 
 
 def untrained(**options):
@@ -101,7 +107,7 @@ def test_other_encoders_with_roles_learn_and_come_back(architecture, tmp_path):
     options = {"letters": "gru" if architecture == "gru" else "none", "dropout": 0.0, "heads": 2}
     options = options if architecture != "gru" else {**options, "heads": None}
     task = TokenClassifier.from_texts(pairs, TAGS, units=4, architecture=architecture, **options)
-    losses = task.fit(pairs, TAGS, epochs=3, batch_size=8, verbose=0).history["loss"]
+    _, losses = fitted(task, pairs, TAGS, epochs=2)
     assert losses[-1] < losses[0]
     found = task.tag((["Anna", "likes", "Rome"], 1), return_attention=True)
     assert found.predicate == 1 and len(found.maps) == (architecture != "gru")
@@ -119,7 +125,7 @@ def test_the_predicate_changes_the_answer():
     pairs = [(words, place) for words in WORDS[:2] for place in (0, 1)] * 10
     tags = [["B-V", "O", "O", "O"], ["O", "B-V", "O", "O"]] * 20
     task = TokenClassifier.from_texts(pairs, tags, units=8, dropout=0.0)
-    task.fit(pairs, tags, epochs=5, batch_size=8, verbose=0)
+    fitted(task, pairs, tags, epochs=8)
     assert task.tag((WORDS[0], 0)).tags == tags[0] and task.tag((WORDS[0], 1)).tags == tags[1]
 
 
