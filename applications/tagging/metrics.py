@@ -93,13 +93,17 @@ def names_of(kinds: Iterable[str], scheme: str) -> list[str]:
 def measure(truth: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> dict[str, Any]:
     """Return how well tags were found, as JSON types; of spans where the true tags mark such.
 
-    Figures of all spans are `seqeval`'s micro averages. A figure without anything to divide by is
-    0.
+    Figures of all spans are `seqeval`'s micro averages. Tags that were found in another scheme are
+    compared in that of the true ones. A figure without anything to divide by is 0.
     """
+    are_spans = are_of_spans(tag for row in truth for tag in row)
+    if are_spans:
+        scheme = scheme_of(tag for row in truth for tag in row)
+        found = [tags_of(spans_of(row), len(row), scheme) for row in found]
     pairs = [pair for rows in zip(truth, found, strict=True) for pair in zip(*rows, strict=True)]
     hits = sum(wanted == got for wanted, got in pairs)
     figures: dict[str, Any] = {"accuracy": hits / max(1, len(pairs)), "words": len(pairs)}
-    if not are_of_spans(tag for row in truth for tag in row):
+    if not are_spans:
         return figures
     counts = {name: collections.Counter() for name in ("wanted", "got", "right")}
     for rows in zip(truth, found, strict=True):

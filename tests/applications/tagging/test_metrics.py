@@ -36,6 +36,11 @@ def test_figures_of_spans_are_micro_averages():
     assert "seqeval" in metrics.signature(True)
 
 
+def test_another_scheme_is_no_fault():
+    truth = [["B-A", "I-A", "O", "B-B"]]
+    assert metrics.measure(truth, [["B-A", "E-A", "O", "S-B"]])["accuracy"] == 1
+
+
 def test_tags_without_spans_have_accuracy_alone():
     report = metrics.measure([["N", "V"], ["B"]], [["N", "N"], ["B"]])
     assert report == {"accuracy": pytest.approx(2 / 3), "words": 3}
