@@ -4,8 +4,7 @@ import collections
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from keras_attention.ops.tag_schemes import OUTSIDE
-
+OUTSIDE = "O"
 PREFIXES = ("B", "I", "E", "S")
 FIGURES = {
     "f1": "F1 of spans",

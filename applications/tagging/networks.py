@@ -1,7 +1,7 @@
 """The network of tagging: words and their letters, read in context, under a CRF."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -9,7 +9,6 @@ import numpy as np
 from keras import ops
 
 from keras_attention.layers import CRF, MultiHeadAttention, PositionalEncoding, TransformerEncoder
-from keras_attention.ops.shapes import maximum, minimum
 
 from ..common.errors import check_choice, check_counts
 from ..common.network import Network
@@ -215,9 +214,9 @@ class Tagger(Network):
         if known is not None and known <= self.window:
             return self._read(inputs, training)
         batch, steps = ops.shape(inputs["words"])
-        size = minimum(self.window, steps)
-        stride = maximum(size // 2, 1)
-        count = maximum(-(-(steps - size) // stride), 0) + 1
+        size = _limited(steps, min, self.window)
+        stride = _limited(size // 2, max, 1)
+        count = _limited(-(-(steps - size) // stride), max, 0) + 1
         starts = ops.arange(count, dtype="int32")[:, None] * stride
         places = starts + ops.arange(size, dtype="int32")
         flat = ops.reshape(places, (-1,))
@@ -370,3 +369,10 @@ class DeepAttention(keras.layers.Layer):
     def get_config(self):
         own = {"units": self.units, "heads": self.heads, "dropout": self.dropout}
         return {**super().get_config(), **own}
+
+
+def _limited(size: Any, limit: Callable, other: int) -> Any:
+    """Return `min` or `max` of a size, which may be a tensor, and a number."""
+    if isinstance(size, int):
+        return limit(size, other)
+    return (ops.minimum if limit is min else ops.maximum)(size, other)

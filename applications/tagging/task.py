@@ -8,8 +8,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attention.layers import CRF
 from keras_attention.losses import CRFLoss
-from keras_attention.ops.tag_schemes import forbidden_transitions
 
 from ..common.backend import of_at_most, service_of
 from ..common.bad_lines import checked
@@ -402,7 +402,7 @@ class TokenClassifier(TextTask):
             len(preprocessor.tags),
             2 + len(preprocessor.letters),
             preprocessor.letter_kinds,
-            forbidden_transitions(preprocessor.tags, scheme) if scheme else (),
+            CRF.from_tags(preprocessor.tags, scheme).forbidden if scheme else (),
             roles=preprocessor.roles,
             window=preprocessor.max_length,
             dtype=dtype,
