@@ -1,6 +1,7 @@
 """Attention layers for Keras 3, and what decodes, trains and scores with them."""
 
 from keras_attention.layers import (
+    CRF,
     SSRU,
     AttentionDecoder,
     AttentionMechanism,
@@ -30,6 +31,7 @@ from keras_attention.ops.vjp import automatic_derivatives
 from keras_attention.version import __version__
 
 __all__ = [
+    "CRF",
     "SSRU",
     "__version__",
     "AttentionDecoder",

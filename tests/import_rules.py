@@ -36,7 +36,7 @@ ROOMS = (
     "training",
     "base",
 )
-TASKS = {"translation", "summarization", "answer_selection", "classification"}
+TASKS = {"translation", "summarization", "answer_selection", "classification", "tagging"}
 
 # Tensors are made with keras.ops alone in these, so that they run on every backend.
 PORTABLE = {"ops", "mods", "layers", "decoding", "losses"}

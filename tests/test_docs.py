@@ -41,6 +41,7 @@ APPLICATIONS = [
     "classification",
     "show.explanation",
     "summarization",
+    "tagging",
     "training.fit",
     "translation",
 ]

@@ -526,4 +526,38 @@ CLASSIFICATION = TaskCommand(
     },
 )
 
-TASKS = {task.name: task for task in (TRANSLATION, ANSWER_SELECTION, CLASSIFICATION, SUMMARIZATION)}
+# ---- Tagging.
+
+TAGGED = file("--input", "sentences and tags, in the form of the run's training data")
+TO_TAG = file("--input", "a text a line; standard input if not given")
+COLUMNS = switch(
+    "--columns",
+    "read --input as the training data, its words given, and write a word and its tag a line",
+)
+TAG_WORDS = drawn_attention(
+    "with architecture self-attention or transformer",
+    "'self-attention' (default) or 'tags'",
+    "default: the last",
+)
+TAGGING = TaskCommand(
+    "tagging",
+    "TokenClassifier",
+    examples="""\
+  keras-attention train tagging --data.train train.conll --data.dev dev.conll --output runs/names
+""",
+    verbs={
+        "evaluate": "measure spans and tags on a test set, or on a file",
+        "predict": "tag each line of standard input or a file, as JSON lines",
+        "visualize": "show the tags of a text, and the next best ones",
+        "export": "write the tagger for use elsewhere, as a SavedModel",
+    },
+    options={
+        "evaluate": [TAGGED, split("train", "dev", "test"), JSON],
+        "predict": [TO_TAG, OUTPUT, COLUMNS],
+        "visualize": [text("--input", "the text"), PICTURE, *TAG_WORDS],
+        "export": [FOLDER],
+    },
+)
+
+OF_ALL = (TRANSLATION, ANSWER_SELECTION, CLASSIFICATION, SUMMARIZATION, TAGGING)
+TASKS = {task.name: task for task in OF_ALL}

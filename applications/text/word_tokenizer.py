@@ -169,7 +169,7 @@ class WordTokenizer(Tokenizer):
 @functools.cache
 def _split_rules() -> Rules:
     """Return the rules that turn text into tokens with one space between them."""
-    mark = f"([^ {_word_characters()}])"
+    mark = f"([^ {word_characters()}])"
     return SPACE_RULES + (
         (JOINER, "\u25a0"),  # the joiner in the text: the same square in full width
         (mark, "\x01\\1\x02"),
@@ -200,7 +200,7 @@ def _lowercase_map() -> dict[str, str]:
     return {character: lower for character, lower in pairs if lower != character}
 
 
-def _word_characters() -> str:
+def word_characters() -> str:
     """Return ranges of a regular expression: letters, marks, numbers, `_`, the two joiners."""
     inside = [
         code

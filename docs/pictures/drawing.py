@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from docs.pictures import (
     answers,
+    crf,
     inner_attention,
     mechanisms,
     multi_head,
@@ -34,6 +35,7 @@ def draw_all() -> dict[str, bytes]:
         "hierarchical": summarization.hierarchical,
         "pointer_generator": summarization.pointer_generator,
         "inner_attention": inner_attention.inner_attention,
+        "crf": crf.tags,
         "multi_head": multi_head.options,
         "linear_attention": since_2017.linear,
         "gated_delta_net": since_2017.delta,

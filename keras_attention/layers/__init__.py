@@ -15,6 +15,7 @@ from .attention.pointer_generator import PointerGenerator
 from .attention.pooling import AttentionPooling
 from .attention.scored import ScoredAttention
 from .attention.temporal import TemporalAttention
+from .crf import CRF
 from .recurrent.attention_decoder import AttentionDecoder
 from .recurrent.gated_delta_net import GatedDeltaNet
 from .recurrent.inner_attention_cell import InnerAttentionGRUCell
@@ -25,6 +26,7 @@ from .transformer.encoder import TransformerEncoder
 from .transformer.positional_encoding import LearnedPositions, PositionalEncoding
 
 __all__ = [
+    "CRF",
     "SSRU",
     "AttentionDecoder",
     "AttentionMechanism",

@@ -2,6 +2,7 @@
 
 from ..ops.masks import token_weights
 from ..ops.penalties import coverage_loss, occam_penalty
+from .crf import CRFLoss
 from .crossentropy import (
     MaskedNegativeLogLikelihood,
     MaskedSparseCategoricalCrossentropy,
@@ -11,6 +12,7 @@ from .crossentropy import (
 )
 
 __all__ = [
+    "CRFLoss",
     "MaskedNegativeLogLikelihood",
     "MaskedSparseCategoricalCrossentropy",
     "coverage_loss",

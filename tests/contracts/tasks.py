@@ -11,6 +11,7 @@ from keras_attention.applications import (
     answer_selection,
     classification,
     summarization,
+    tagging,
     translation,
 )
 
@@ -20,6 +21,7 @@ LABELS = ["yes" if i % 2 else "no" for i in range(12)]
 PAIRS = [(TEXTS[i], TEXTS[-i]) for i in range(12)]
 DOCUMENTS = [f"{TEXTS[i]} . {TEXTS[-i]} ." for i in range(12)]
 SHORT = {"max_length": 3, "beam_size": 2}
+TAGS = [["B-A" if word == "dog" else "O" for word in text.split()] for text in TEXTS]
 QUESTIONS = [(TEXTS[i], [TEXTS[i], TEXTS[-i - 1]], [1, 0]) for i in range(6)]
 
 
@@ -123,5 +125,14 @@ TASKS = {
         ],
         swapped=lambda: {"architecture": "inner"},
         networks=(classification.Classifier,),
+    ),
+    "TokenClassifier": TaskEntry(
+        make=lambda **arguments: tagging.TokenClassifier.from_texts(
+            TEXTS, TAGS, units=6, **arguments
+        ),
+        data=(TEXTS, TAGS),
+        use=lambda task: [[each.tags, *map(rounded, each.of_tags)] for each in task.tag(TEXTS[:3])],
+        swapped=lambda: {"architecture": "transformer", "heads": 2},
+        networks=(tagging.Tagger,),
     ),
 }

@@ -16,6 +16,7 @@ from keras_attention.applications import (
     answer_selection,
     classification,
     summarization,
+    tagging,
     translation,
 )
 from keras_attention.applications.base.network import Network
@@ -25,7 +26,7 @@ from keras_attention.distribute import ReleasesGraphs
 from tests.applications.small_tasks import Column
 from tests.contracts.tasks import SIZES, TASKS, TEXTS, translator
 
-APPLICATIONS = (translation, summarization, answer_selection, classification)
+APPLICATIONS = (translation, summarization, answer_selection, classification, tagging)
 IN_A_FRESH_PROCESS = """
 import json, sys
 import keras
@@ -34,8 +35,8 @@ if keras.backend.backend() == "tensorflow":  # a search runs once here, so it is
     tensorflow.config.run_functions_eagerly(True)
 from tests.contracts.tasks import TASKS
 from keras_attention.applications import answer_selection, classification
-from keras_attention.applications import summarization, translation
-places = (translation, summarization, answer_selection, classification)
+from keras_attention.applications import summarization, tagging, translation
+places = (translation, summarization, answer_selection, classification, tagging)
 folder, results = sys.argv[1], {}
 for name, entry in TASKS.items():
     cls = next(getattr(place, name) for place in places if hasattr(place, name))

@@ -34,6 +34,11 @@ LAYERS = {
         {"units": 5},
         {"kernel": ["kernel"], "bias": ["bias"], "context": ["context_vector"]},
     ),
+    "crf": (
+        layers.CRF,
+        {"num_tags": 6, "transitions_initializer": "ones", "boundary_initializer": "ones"},
+        {"transitions": ["transitions"], "boundary": ["start", "end"]},
+    ),
 }
 
 
