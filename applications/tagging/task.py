@@ -315,7 +315,9 @@ class TokenClassifier(TextTask):
             raise UserError("A SavedModel takes texts alone. Received: a tagger of roles.")
         names = tf.constant(preprocessor.tags)
 
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+        signature = [tf.TensorSpec([None], tf.string, name="text")]
+
+        @tf.function(input_signature=signature, autograph=False)
         def serve(text):
             (text,) = of_at_most(max_letters or self.served_letters, text=text)
             inputs, words, start, end = preprocessor._read_in_graph(text)
