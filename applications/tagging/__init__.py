@@ -8,9 +8,10 @@ from .config import (
     TrainingConfig,
     VectorsConfig,
 )
+from .data import Sentence, load_corpus, read_corpus
 from .metrics import measure, spans_of
 from .networks import Tagger
-from .preprocessor import Sentence, Sentences, TaggingPreprocessor, read_sentences
+from .preprocessor import TaggingPreprocessor
 from .results import Span, Tagged
 from .task import TokenClassifier
 
@@ -18,7 +19,6 @@ __all__ = [
     "DataConfig",
     "ModelConfig",
     "Sentence",
-    "Sentences",
     "Span",
     "Tagged",
     "Tagger",
@@ -29,6 +29,7 @@ __all__ = [
     "TrainingConfig",
     "VectorsConfig",
     "measure",
-    "read_sentences",
+    "load_corpus",
+    "read_corpus",
     "spans_of",
 ]

@@ -14,32 +14,17 @@ from keras_attention.losses import CRFLoss
 from ..base.backend import of_at_most, service_of
 from ..base.preprocessor import is_column, weights_of
 from ..base.task import TextTask
+from ..data.corpus import Corpus
 from ..data.vectors import read_vectors, start_vectors, with_words
-from ..errors import Problems, UserError, check_counts, check_key, say, shown
+from ..errors import Problems, UserError, check_counts, say, shown
 from ..show.explanation import AttentionMap, Explanation, attention_map
 from ..show.results import Results
-from ..store.bad_lines import checked
 from ..text import BucketedBatches
-from . import metrics, results
-from .config import (
-    DataConfig,
-    ModelConfig,
-    TaggingConfig,
-    TokenizerConfig,
-    VectorsConfig,
-)
+from . import data, metrics, results
+from .config import TaggingConfig
+from .data import Sentence, as_sentences, cut
 from .networks import PACKAGE, Tagger
-from .preprocessor import (
-    INPUTS,
-    Encoded,
-    Sentence,
-    Sentences,
-    TaggingPreprocessor,
-    as_sentences,
-    cut,
-    marks_of,
-    read_sentences,
-)
+from .preprocessor import TaggingPreprocessor
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -112,35 +97,30 @@ class TokenClassifier(TextTask):
         Raises:
             ValueError: where words and tags do not go together, or an option is unknown.
         """
-        tokenizer, vectors = tokenizer or {}, vectors or {}
-        sections = {ModelConfig: model, TokenizerConfig: tokenizer, VectorsConfig: vectors}
-        for section, given in sections.items():
-            for name in given:
-                check_key(name, section.__dataclass_fields__, section.__name__)
         sentences = list(sentences) if is_column(sentences) else sentences
         if roles is None:
             roles = isinstance(sentences, list) and bool(sentences) and _is_role(sentences[0])
         items = as_sentences(sentences, tags, roles, "sentences")
         if not any(each.words for each in items):
             raise ValueError("Give at least one sentence with words. Received: none")
-        config = TaggingConfig(
-            data=DataConfig(
-                scheme=scheme,
-                max_length=max_length,
-                predicate_column="predicate" if roles else None,
-            ),
-            tokenizer=TokenizerConfig(**tokenizer),
-            vectors=VectorsConfig(**vectors),
-            model=ModelConfig(
-                architecture=architecture,
-                units=units,
-                embedding_size=embedding_size or units,
+        config = TaggingConfig.of(
+            data={
+                "scheme": scheme,
+                "max_length": max_length,
+                "predicate_column": "predicate" if roles else None,
+            },
+            tokenizer=tokenizer or {},
+            vectors=vectors or {},
+            model={
+                "architecture": architecture,
+                "units": units,
+                "embedding_size": embedding_size or units,
                 **model,
-            ),
+            },
         )
-        preprocessor = cls.adapt(config, Sentences.of(items, "the sentences given"))
-        task = cls.configured(config, preprocessor, dtype)
-        preprocessor.vectors = None  # they are in the network: a preset need not hold them twice
+        task = cls.from_corpus(config, data.corpus_of(items, "the sentences given"), dtype)
+        # They are in the network: a preset need not hold them twice.
+        task.preprocessor.vectors = None
         return task
 
     # ---- In use.
@@ -208,15 +188,16 @@ class TokenClassifier(TextTask):
         Raises:
             ValueError: where words and tags do not go together, or a tag is unknown.
         """
-        return self.evaluate_sentences(self.read_columns(sentences, tags), batch_size)
+        return self.evaluate_corpus(self.read_columns(sentences, tags), batch_size)
 
-    def evaluate_sentences(self, corpus: Sentences, batch_size: int = 64) -> dict[str, Any]:
-        """Return what `evaluate_text` does, of a set of sentences."""
+    def evaluate_corpus(self, corpus: Corpus, batch_size: int = 64) -> dict[str, Any]:
+        """Return what `evaluate_text` does, of a corpus."""
         self.encode(corpus)  # unknown tags are refused before the work
-        found = self._found(corpus.items, batch_size)
-        report = corpus.report
-        about = {"data": report.name, "sentences": report.sentences, "broken": report.broken}
-        figures = metrics.measure([each.tags for each in corpus.items], found)
+        sentences = corpus["sentence"]
+        about = {"data": corpus.name, "sentences": len(corpus)}
+        about["broken"] = data.broken_spans(sentences)
+        truth = [each.tags for each in sentences]
+        figures = metrics.measure(truth, self._found(sentences, batch_size))
         return {**about, "signature": metrics.signature("f1" in figures), **figures}
 
     def explain(self, text: str) -> Explanation:
@@ -248,7 +229,7 @@ class TokenClassifier(TextTask):
                     f"Received: {getattr(network, name)}"
                 )
 
-    def read_columns(self, x: Any, y: Any = None, sample_weight: Any = None) -> Sentences:
+    def read_columns(self, x: Any, y: Any = None, sample_weight: Any = None) -> Corpus:
         if y is None:
             raise ValueError("Give sentences and their tags, as `fit(x, y)`. Received: y=None")
         items = as_sentences(x, y, self.require_preprocessor().roles)
@@ -257,43 +238,18 @@ class TokenClassifier(TextTask):
         for row, each in enumerate(items):
             if not each.words:
                 raise ValueError(f"A sentence should have words. Received: x[{row}] without any")
-        return Sentences.of(items, "the sentences given", weights_of(sample_weight, x=items))
+        return data.corpus_of(items, "the sentences given", weights_of(sample_weight, x=items))
 
-    def encode(self, corpus: Sentences) -> Encoded:
-        preprocessor = self.preprocessor
-        forms, words, letters = preprocessor.forms(corpus.items)
-        columns = [forms, list(checked(corpus.items, preprocessor.targets))]
-        if preprocessor.roles:
-            columns.append([marks_of(each) for each in corpus.items])
-        weights = np.ones(len(forms)) if corpus.weights is None else np.asarray(corpus.weights)
-        return Encoded(tuple(columns), words, letters, corpus.report, weights.astype("float32"))
+    def encode(self, corpus: Corpus) -> data.EncodedSentences:
+        return data.encode(corpus, self.preprocessor)
 
-    def encode_to_train(self, corpus: Sentences) -> Encoded:
-        """Return the ids to train with: of longer sentences than are read at once the parts."""
-        encoded, size = self.encode(corpus), self.preprocessor.max_length
-        if max(map(len, encoded.columns[0])) <= size:
-            return encoded
-        rows = [
-            (row, start)
-            for row, forms in enumerate(encoded.columns[0])
-            for start in range(0, len(forms), size)
-        ]
-        columns = tuple(
-            [column[row][start : start + size] for row, start in rows] for column in encoded.columns
-        )
-        weights = encoded.weights[[row for row, _ in rows]]
-        return dataclasses.replace(encoded, columns=columns, weights=weights)
+    def encode_to_train(self, corpus: Corpus) -> data.EncodedSentences:
+        return data.in_windows(self.encode(corpus), self.preprocessor.max_length)
 
-    def make_batches(self, encoded: Encoded, batch_size: int, **options: Any) -> BucketedBatches:
-        """Return batches `(inputs, targets, weights)` of sentences of like length."""
-
-        def assemble(forms, targets, *others):
-            *marks, weights = others
-            arrays = encoded.form_words[forms], encoded.form_letters[forms], *marks
-            return dict(zip(INPUTS, arrays, strict=False)), targets, weights
-
-        options |= {"values": (encoded.weights,), "assemble": assemble}
-        return BucketedBatches(encoded.columns, batch_size, **options)
+    def make_batches(
+        self, encoded: data.EncodedSentences, batch_size: int, **options: Any
+    ) -> BucketedBatches:
+        return data.make_batches(encoded, batch_size, **options)
 
     def default_loss(self) -> keras.losses.Loss:
         return CRFLoss()
@@ -352,20 +308,11 @@ class TokenClassifier(TextTask):
         problems.check()
 
     @classmethod
-    def read(cls, config: TaggingConfig, split: str) -> Sentences:
-        data = config.data
-        path = getattr(data, split)
-        if path is None and split == "dev" and data.train:
-            return read_sentences(data, data.train).split(data.dev_fraction)[1]
-        if path is None:
-            raise UserError(f"There is no {split} data: give data.{split}.")
-        found = read_sentences(data, path)
-        if split == "train" and not data.dev:
-            return found.split(data.dev_fraction)[0]
-        return found
+    def read(cls, config: TaggingConfig, split: str) -> Corpus:
+        return data.load_corpus(config.data, split)
 
     @classmethod
-    def adapt(cls, config: TaggingConfig, corpus: Sentences) -> TaggingPreprocessor:
+    def adapt(cls, config: TaggingConfig, corpus: Corpus) -> TaggingPreprocessor:
         if config.data.test:
             cls.read(config, "test")  # a wrong column is not to be found out after training
         words = config.tokenizer
@@ -426,19 +373,19 @@ class TokenClassifier(TextTask):
     def about_figures(self) -> str:
         return f"`val_score`: {metrics.signature(self.preprocessor.scheme is not None)}."
 
-    def blind_score(self, corpus: Sentences) -> str:
-        tags = {tag for each in corpus.items for tag in each.tags}
+    def blind_score(self, corpus: Corpus) -> str:
+        tags = {tag for each in corpus["sentence"] for tag in each.tags}
         if self.preprocessor.scheme is not None and tags <= {metrics.OUTSIDE}:
             return "it has no span, and F1 counts those that are found"
         return ""
 
     def development(
-        self, corpus: Sentences, batches: BucketedBatches, config: TaggingConfig
+        self, corpus: Corpus, batches: BucketedBatches, config: TaggingConfig
     ) -> Callable[[], dict[str, float]]:
-        truth = [each.tags for each in corpus.items]
+        truth = [each.tags for each in corpus["sentence"]]
 
         def figures() -> dict[str, float]:
-            found, total = self._found(corpus.items, config.training.batch_size), 0.0
+            found, total = self._found(corpus["sentence"], config.training.batch_size), 0.0
             rank = {"words": 2, "letters": 3} | ({"marks": 2} if self.preprocessor.roles else {})
             losses = self._compiled("losses", self._costs, rank, 2)
             for index in range(len(batches)):

@@ -18,7 +18,7 @@ from ..base.verbs import (
 )
 from ..errors import UserError
 from .config import DataConfig, TaggingConfig
-from .preprocessor import read_sentences
+from .data import read_corpus
 from .results import table
 from .task import TokenClassifier, marked
 
@@ -35,8 +35,8 @@ def evaluate(task: TokenClassifier, options: Namespace) -> None:
     if split := own_split(options, has_split, "--input", options.input):
         corpus = task.read(TaggingConfig(data=data), split)
     else:
-        corpus = read_sentences(data, options.input)
-    report = task.evaluate_sentences(corpus)
+        corpus = read_corpus(options.input, data)
+    report = task.evaluate_corpus(corpus)
     print(json.dumps(report, indent=2) if options.json else table(report))
 
 
@@ -53,8 +53,10 @@ def predict(task: TokenClassifier, options: Namespace) -> None:
             yield json.dumps(result.as_json(), ensure_ascii=False)
 
     def columns() -> Iterator[str]:
-        corpus = read_sentences(_data(task, options), options.input, labelled=False)
-        given = [(each.words, each.predicate) if roles else each.words for each in corpus.items]
+        corpus = read_corpus(options.input, _data(task, options), labelled=False)
+        given = [
+            (each.words, each.predicate) if roles else each.words for each in corpus["sentence"]
+        ]
         for result in task.tag(given, are_words=False):
             pairs = zip(result.words, result.tags, strict=True)
             yield "".join(f"{word}\t{tag}\n" for word, tag in pairs)

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from keras_attention.applications.tagging import DataConfig, TaggingPreprocessor, read_sentences
-from keras_attention.applications.tagging.preprocessor import Sentences, as_sentences, cut
+from keras_attention.applications.tagging import DataConfig, TaggingPreprocessor, read_corpus
+from keras_attention.applications.tagging.data import as_sentences, broken_spans, corpus_of, cut
 
 CONLL = """# sent_id = 1
 -DOCSTART- -X- O
@@ -22,11 +22,11 @@ Rome NN B-LOC
 def read(tmp_path, content, name="a.conll", **data):
     path = tmp_path / name
     path.write_text(content, encoding="utf-8")
-    return read_sentences(DataConfig(**data), str(path))
+    return read_corpus(str(path), DataConfig(**data))
 
 
 def as_pairs(sentences):
-    return [(each.words, each.tags) for each in sentences.items]
+    return [(each.words, each.tags) for each in sentences["sentence"]]
 
 
 def test_conll_columns_comments_and_document_marks(tmp_path):
@@ -54,9 +54,11 @@ def test_tables_and_json_lines(tmp_path):
 def test_predicates(tmp_path):
     columns = "He - B-A0\nate eat B-V\nit _ B-A1\n"
     found = read(tmp_path, columns, predicate_column="1")
-    assert found.items[0].predicate == 1
+    assert found["sentence"][0].predicate == 1
     row = json.dumps({"words": "He ate", "tags": "O B-V", "predicate": 1})
-    assert read(tmp_path, row, "a.jsonl", predicate_column="predicate").items[0].predicate == 1
+    assert (
+        read(tmp_path, row, "a.jsonl", predicate_column="predicate")["sentence"][0].predicate == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -116,12 +118,12 @@ def test_texts_are_cut_into_words_with_their_characters():
 
 def preprocessor(**options):
     sentences = as_sentences([["Anna", "ißt", "2"], ["Ötzi"]], [["I-P", "O", "O"], ["I-P"]])
-    return TaggingPreprocessor.adapt(Sentences.of(sentences, "here"), **options)
+    return TaggingPreprocessor.adapt(corpus_of(sentences, "here"), **options)
 
 
 def test_broken_spans_are_mended_and_counted():
     sentences = as_sentences([["a", "b", "c"]], [["I-P", "I-P", "O"]])
-    assert Sentences.of(sentences, "here").report.broken == 1
+    assert broken_spans(sentences) == 1
     own = preprocessor()
     assert own.tags == ["O", "B-P", "I-P"] and own.scheme == "BIO"
     assert own.targets(sentences[0]) == [1, 2, 0]
