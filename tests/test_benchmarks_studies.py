@@ -9,8 +9,8 @@ import pytest
 from benchmarks.children import BenchmarkError
 from benchmarks.studies import fine_tuning, masks, messages, tokenised_bleu
 from keras_attention.applications.translation import Translator
-from tests.applications.pretrained.marian_files import write_folder
 from tests.applications.text.random_text import SENTENCES
+from tests.applications.translation.pretrained.marian_files import write_folder
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

@@ -102,7 +102,7 @@ class Served(tf.Module):
         return ids.flat_values, ids.row_splits, self.tokenizer.decode(ids)
 
 
-@pytest.mark.slow  # tests/applications/test_export.py serves both kinds in a fresh process
+@pytest.mark.slow  # tests/applications/base/test_export.py serves both kinds in a fresh process
 def test_saved_models_in_a_fresh_process(tmp_path):
     lines = [line for line in LINES[:300] if not line.endswith("\x00")]  # NumPy drops that one
     np.save(tmp_path / "lines.npy", np.array(lines))

@@ -13,7 +13,7 @@ from keras_attention.applications.command import main
 from keras_attention.applications.summarization import Summarizer
 from keras_attention.applications.translation import verbs
 from keras_attention.applications.translation.engines.litert import LiteRT
-from tests.applications.test_streams import random_lines
+from tests.applications.base.test_streams import random_lines
 from tests.applications.translation_runs import SOURCE_LINES, make_translator
 from tests.contracts.tasks import DOCUMENTS, PAIRS, QUESTIONS, TASKS, TEXTS
 

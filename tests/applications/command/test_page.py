@@ -21,7 +21,7 @@ from keras_attention.applications.show.explanation import (
     Tokens,
     attention_map,
 )
-from tests.applications.test_serve import Stub, raising
+from tests.applications.command.test_serve import Stub, raising
 from tests.contracts.tasks import TEXTS
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)

@@ -11,7 +11,7 @@ import pytest
 from keras_attention.applications.translation import Translation, Translator
 from keras_attention.applications.translation.documents import cut_document, last_tag
 from tests.applications.commands import call_command
-from tests.applications.pretrained import hugging_face_files, marian_files
+from tests.applications.translation.pretrained import hugging_face_files, marian_files
 
 DOCUMENT = (
     "  Ein Mann steht auf. Zwei Kinder putzen!\r\n\r\n\t Ein Mann.\r\n * * *\n\n\nKinder  \n  "

@@ -12,9 +12,9 @@ from keras_attention.applications.translation import (
     TranslationPreprocessor,
     Translator,
 )
-from tests.applications.pretrained.hugging_face_files import SENTENCES as TAGGED
-from tests.applications.pretrained.hugging_face_files import write_folder
 from tests.applications.text.random_text import SENTENCES, foreign_model
+from tests.applications.translation.pretrained.hugging_face_files import SENTENCES as TAGGED
+from tests.applications.translation.pretrained.hugging_face_files import write_folder
 from tests.applications.translation_runs import randomize
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the package ctranslate2")

@@ -15,7 +15,7 @@ from keras_attention.applications.base.presets import (
 from keras_attention.applications.errors import UserError
 from keras_attention.applications.translation import Translator
 from tests.applications.commands import call_command
-from tests.applications.pretrained.marian_files import write_folder
+from tests.applications.translation.pretrained.marian_files import write_folder
 
 
 @pytest.fixture

@@ -14,9 +14,15 @@ import yaml
 
 from keras_attention.applications.text import END_ID, PAD_ID, START_ID, UNK_ID
 from keras_attention.applications.translation import Translator
-from tests.applications.pretrained import marian_files
-from tests.applications.pretrained.marian_files import PRE, SELF, Oracle, bin_of, write_folder
 from tests.applications.text.random_text import SENTENCES, foreign_model
+from tests.applications.translation.pretrained import marian_files
+from tests.applications.translation.pretrained.marian_files import (
+    PRE,
+    SELF,
+    Oracle,
+    bin_of,
+    write_folder,
+)
 
 TEXTS = ["Ein Mann", *SENTENCES[2:], "Zwei Kinder putzen 12 Äpfel xq", "a"]
 UNTIED = {"tied-embeddings-all": False}

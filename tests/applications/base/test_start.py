@@ -29,7 +29,7 @@ CLASSES = {
     "classification": TextClassifier,
     "answer-selection": AnswerRanker,
 }
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 HARDLY = "--training.learning_rate=1e-12"
 pytestmark = pytest.mark.usefixtures("traced_nowhere")
 

@@ -12,8 +12,8 @@ import numpy as np
 import yaml
 
 from keras_attention.applications.translation.pretrained.readers import reader_of
-from tests.applications.pretrained import hugging_face_files, marian_files
 from tests.applications.text.random_text import foreign_model
+from tests.applications.translation.pretrained import hugging_face_files, marian_files
 
 SLACK = 2 << 20
 """Bytes that an error and its path through the reader may take."""

@@ -33,7 +33,7 @@ from tests.applications.commands import (
     left_behind,
     train_arguments,
 )
-from tests.applications.test_distribute import COMMON, MIRRORED, TASKS, assert_same_figures
+from tests.applications.training.test_distribute import COMMON, MIRRORED, TASKS, assert_same_figures
 
 # Runs the command, and notes what it writes inside of a folder.
 WATCHED = """

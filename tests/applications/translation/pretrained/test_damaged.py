@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import yaml
 
-from tests.applications.pretrained import damaged_files, marian_files
-from tests.applications.pretrained.damaged_files import (
+from tests.applications.translation.pretrained import damaged_files, marian_files
+from tests.applications.translation.pretrained.damaged_files import (
     FILES,
     NEEDS,
     SETTINGS,

@@ -16,7 +16,7 @@ from keras_attention.applications.translation import (
 )
 from keras_attention.applications.translation.engines.ctranslate2 import CTranslate2, _Search
 from keras_attention.decoding import SearchOptions
-from tests.applications.test_streams import random_lines
+from tests.applications.base.test_streams import random_lines
 from tests.applications.translation_runs import MAX_LENGTH, SOURCE_LINES, make_translator
 
 ENGINE = "ctranslate2"

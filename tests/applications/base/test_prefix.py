@@ -9,7 +9,7 @@ import pytest
 from keras_attention.applications.command import main
 from keras_attention.applications.summarization import Summarizer
 from keras_attention.applications.translation import Translator
-from tests.applications.test_shortlist import some_words
+from tests.applications.translation.test_shortlist import some_words
 from tests.applications.translation_runs import SOURCE_LINES, make_translator
 
 STARTS = ["ein", "", "zw", "xyz", "die k"]

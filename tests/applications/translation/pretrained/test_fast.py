@@ -10,7 +10,7 @@ from keras_attention.applications.text import END_ID, UNK_ID
 from keras_attention.applications.translation import Shortlist, Translator
 from keras_attention.layers.lora_and_quantization import exact_int8
 from tests.applications.commands import call_command
-from tests.applications.pretrained.marian_files import (
+from tests.applications.translation.pretrained.marian_files import (
     OPTIONS,
     PRE,
     SELF,
@@ -21,7 +21,7 @@ from tests.applications.pretrained.marian_files import (
     weights_of,
     write_folder,
 )
-from tests.applications.pretrained.test_marian import TEXTS, UNTIED, to_ours
+from tests.applications.translation.pretrained.test_marian import TEXTS, UNTIED, to_ours
 
 WORDS = OPTIONS["dim-vocabs"][0]
 QUIET = pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")

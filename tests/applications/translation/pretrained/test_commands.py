@@ -7,7 +7,7 @@ import pytest
 from keras_attention.applications.command.cli import load_task
 from keras_attention.applications.translation import Translator
 from tests.applications.commands import call_command
-from tests.applications.pretrained.marian_files import write_folder
+from tests.applications.translation.pretrained.marian_files import write_folder
 
 LINES = ["Ein Mann", "", "Zwei Kinder putzen"]
 

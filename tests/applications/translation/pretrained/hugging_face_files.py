@@ -1,7 +1,8 @@
 """Small models of Hugging Face's `MarianMTModel` with random weights, and their files.
 
-`python -m tests.applications.pretrained.hugging_face_files` records what transformers and PyTorch
-make of them into `hugging_face.json`, which the tests compare with where neither is installed.
+`python -m tests.applications.translation.pretrained.hugging_face_files` records what transformers
+and PyTorch make of them into `hugging_face.json`, which the tests compare with where neither is
+installed.
 """
 
 import json
@@ -11,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import sentencepiece
 
-from tests.applications.pretrained.marian_files import OPTIONS, SELF, Oracle
 from tests.applications.text.random_text import foreign_model
+from tests.applications.translation.pretrained.marian_files import OPTIONS, SELF, Oracle
 
 RECORDED = Path(__file__).with_name("hugging_face.json")
 CONFIG = {

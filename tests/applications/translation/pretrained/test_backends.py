@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from keras_attention.applications.translation import Translator
-from tests.applications.pretrained import hugging_face_files, marian_files
+from tests.applications.translation.pretrained import hugging_face_files, marian_files
 
 pytestmark = pytest.mark.slow
 TEXTS = ["Ein Mann steht auf", "a", "Zwei Kinder putzen 3 Äpfel"]
@@ -37,7 +37,7 @@ def test_a_backend_reads_and_translates_the_same(tmp_path, backend, form):
     done = subprocess.run(
         [sys.executable, "-c", CODE, str(folder), json.dumps(TEXTS)],
         env=os.environ | {"KERAS_BACKEND": backend},
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[4],
         capture_output=True,
         text=True,
         check=True,

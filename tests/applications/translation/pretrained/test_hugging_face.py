@@ -9,7 +9,8 @@ import pytest
 from keras_attention.applications.base.presets import preset_folder
 from keras_attention.applications.text import END_ID, PAD_ID, START_ID, UNK_ID
 from keras_attention.applications.translation import Translator
-from tests.applications.pretrained.hugging_face_files import (
+from tests.applications.text.random_text import foreign_model
+from tests.applications.translation.pretrained.hugging_face_files import (
     CASES,
     RECORDED,
     SENTENCES,
@@ -19,7 +20,6 @@ from tests.applications.pretrained.hugging_face_files import (
     safetensors_of,
     write_folder,
 )
-from tests.applications.text.random_text import foreign_model
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
