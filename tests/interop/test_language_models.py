@@ -10,7 +10,7 @@ from keras_attention.mods import softcap
 from tests.contracts.backend import to_numpy
 
 RECORDED = Path(__file__).parent / "recorded"
-B, T, D, HEADS, SIZE, WINDOW, THETA, CAP = 2, 7, 11, 4, 6, 3, 50.0, 1.5
+B, T, D, HEADS, SIZE, WINDOW, THETA, CAP = 2, 7, 20, 4, 6, 3, 50.0, 1.5
 OPTIONS = {
     "gpt_oss": {"sink_logits": True, "window": WINDOW},
     "gemma2": {"score_mod": softcap(CAP)},

@@ -490,6 +490,20 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         state |= {"output": output} if self._keeps_output else {}
         return (*results, state) if len(shapes) > 1 else (results, state)
 
+    def get_config(self):
+        config = super().get_config()
+        is_pair = isinstance(self.next_inputs, tuple)
+        for part, given in zip(
+            self.next_inputs if is_pair else [self.next_inputs],
+            config["next_inputs"] if is_pair else [config["next_inputs"]],
+            strict=True,
+        ):
+            # A model most often has these layers, too. Keras marks the second of two configurations
+            # of one layer, and the first one where it was not copied, as this one will be.
+            if isinstance(part, keras.layers.Layer):
+                given["shared_object_id"] = id(part)
+        return config
+
     @classmethod
     def from_config(cls, config):
         parts = {
