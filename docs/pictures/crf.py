@@ -9,7 +9,7 @@ from keras_attention import CRF
 WORDS = ["he", "left", "New", "York", "City"]
 TAGS = ["O", "B-LOC", "I-LOC"]
 EMISSIONS = np.array(
-    [[4.0, 0.0, 0.0], [4.0, 0.0, 0.0], [1.8, 1.2, 1.0], [0.0, 1.4, 1.2], [2.0, 0.0, 1.4]], "float32"
+    [[4.0, 0.0, 0.0], [4.0, 0.0, 0.0], [1.4, 1.2, 0.2], [0.0, 1.6, 1.4], [1.6, 0.0, 1.2]], "float32"
 )
 
 
@@ -18,7 +18,7 @@ def tags() -> Figure:
     alone = np.exp(EMISSIONS) / np.exp(EMISSIONS).sum(-1, keepdims=True)
     layer = CRF.from_tags(TAGS, scheme="BIO")
     layer.build((None, None, len(TAGS)))
-    transitions = [[1.0, 0.0, 0.0], [-1.0, -2.0, 2.0], [0.0, -2.0, 1.0]]
+    transitions = [[0.0, 0.0, 0.0], [-1.0, -2.0, 2.0], [0.0, -2.0, 1.5]]
     layer.transitions.assign(transitions)
     chained = np.asarray(layer(EMISSIONS[None])[0])
     panels = [("each word by itself", alone.T), ("CRF: all words together", chained.T)]

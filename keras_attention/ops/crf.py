@@ -73,7 +73,8 @@ class Parameters(NamedTuple):
         if self.constraints.forbidden:
             pairs = zip(self.constraints.allowed, scores, strict=True)
             scores = [ops.where(allowed, part, forbidden) for allowed, part in pairs]
-        return Parameters(*scores, self.constraints)
+        transitions, start, end = scores
+        return Parameters(transitions, start, end, self.constraints)
 
 
 def score(emissions: Tensor, tags: Tensor, parameters: Parameters, mask: Tensor = None) -> Tensor:
@@ -115,8 +116,8 @@ def marginals(emissions: Tensor, parameters: Parameters, mask: Tensor = None) ->
     emissions = ops.cast(ops.convert_to_tensor(emissions), dtype)
     scores = [ops.cast(ops.convert_to_tensor(part), dtype) for part in parameters[:3]]
 
-    def total(emissions: Tensor, *scores: Tensor) -> Tensor:
-        given = Parameters(*scores, parameters.constraints)
+    def total(emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor) -> Tensor:
+        given = Parameters(transitions, start, end, parameters.constraints)
         return log_partition(emissions, given, mask)
 
     partition, vjp = pullback(total, [emissions, *scores])

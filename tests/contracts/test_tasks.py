@@ -420,7 +420,7 @@ def test_a_column_with_a_dtype_is_read_as_its_list(name):
 
     def read(column):
         x = column(*TEXTS), column(*TEXTS[::-1])
-        if name == "TextClassifier":
+        if name in ("TextClassifier", "TokenClassifier"):
             x = x[0]
         elif name == "AnswerRanker":
             x = {"question": x[0], "candidates": [x[1]] * len(TEXTS)}
