@@ -39,6 +39,9 @@ MODULES = [
 APPLICATIONS = [
     "answer_selection",
     "classification",
+    "data.corpus",
+    "data.encoded",
+    "data.readers",
     "show.explanation",
     "summarization",
     "tagging",

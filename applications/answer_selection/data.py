@@ -5,7 +5,6 @@ answers; `labels`, for each of them 1 (right) or 0 (wrong); `id`, the question's
 set; and `candidate_ids`, their names within the question.
 """
 
-import dataclasses
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -93,10 +92,7 @@ def as_questions(x: Any, y: Any = None, weights: Any = None, name: str = "x") ->
         ValueError: where something is missing, is no text, or has no words.
     """
     if isinstance(x, Corpus):
-        if y is not None:
-            raise ValueError("A corpus of questions holds its labels. Received: others in `y`")
-        given = weights_of(weights, **{name: x["question"]})
-        return x if given is None else dataclasses.replace(x, weights=given)
+        return x
     if isinstance(x, (str, bytes)) or not hasattr(x, "__iter__"):
         raise ValueError(
             f"`{name}` should be a sequence of (question, candidates, labels). "

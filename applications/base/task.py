@@ -15,6 +15,7 @@ from keras_attention.distribute import GlobalMean
 from keras_attention.paths import is_address, output_path
 
 from ..data.batches import IteratorOfBatches, encoded_batches
+from ..data.corpus import Corpus
 from ..data.vectors import write_start
 from ..errors import check_choice, check_number, shown
 from ..schema.reading import by_key
@@ -399,8 +400,9 @@ class TextTask(OwnModel, keras_hub.models.Task):
         """Train on texts: each is encoded once, and examples of like lengths share a batch.
 
         Args:
-            x: texts, as the task takes them, or batches of them: a `tf.data.Dataset`, a
-                `keras.utils.PyDataset` or an iterator such as a generator. A batch is `(x, y)` or
+            x: texts, as the task takes them, or a `Corpus` that was read from files, or batches of
+                texts: a `tf.data.Dataset`, a `keras.utils.PyDataset` or an iterator such as a
+                generator. A batch is `(x, y)` or
                 `(x, y, sample_weight)`, each a list for the texts of the batch (of an
                 `AnswerRanker` a dict of `"question"` and `"candidates"`, and labels). An iterator
                 gives one epoch, or as many as it lasts for with `steps_per_epoch`.
@@ -454,10 +456,10 @@ class TextTask(OwnModel, keras_hub.models.Task):
         if self.preprocessor is None:
             kwargs |= {"batch_size": batch_size, "validation_data": validation_data}
             return super().fit(x, shuffle=False, **kwargs)
-        corpus = x if is_streamed else self.read_columns(x, y, sample_weight)
+        corpus = x if is_streamed else self.corpus_of(x, y, sample_weight)
         held_out = validation_data
         if held_out is not None and not is_dataset(held_out):
-            held_out = self.read_columns(*(held_out if isinstance(held_out, tuple) else [held_out]))
+            held_out = self.corpus_of(*(held_out if isinstance(held_out, tuple) else [held_out]))
         elif held_out is None and validation_split and not is_streamed:
             corpus, held_out = corpus.split(validation_split)
         if run is not None:
@@ -470,6 +472,17 @@ class TextTask(OwnModel, keras_hub.models.Task):
             seed = int(keras.random.randint((), 0, 2**31 - 1))
         size = 32 if batch_size is None else batch_size
         return self._fit(corpus, held_out, size, seed, shuffle, **kwargs)
+
+    def corpus_of(self, x: Any, y: Any = None, sample_weight: Any = None) -> Corpus:
+        """Return what `fit` was given as a corpus; one that was read already is itself."""
+        if not isinstance(x, Corpus):
+            return self.read_columns(x, y, sample_weight)
+        if y is not None or sample_weight is not None:
+            raise ValueError(
+                "A corpus holds its targets and weights: leave `y` and `sample_weight` out. "
+                f"Received: y={shown(y)}, sample_weight={shown(sample_weight)}"
+            )
+        return x
 
     def _fit(self, corpus, held_out, size, seed, shuffle, *, steps_per_epoch=None, **kwargs):
         """Train on a corpus, or a dataset of texts in its own order; validate on another."""
@@ -566,7 +579,7 @@ class TextTask(OwnModel, keras_hub.models.Task):
             return keras.Model.evaluate(self, self._encoded_stream(x), **kwargs)
         if is_dataset(x) or self.preprocessor is None:
             return super().evaluate(x, y, batch_size, sample_weight, **kwargs)
-        encoded = self.encode(self.read_columns(x, y, sample_weight))
+        encoded = self.encode(self.corpus_of(x, y, sample_weight))
         size = 32 if batch_size is None else batch_size
         batches = self.make_batches(encoded, size, shuffle=False, fill=False)
         return keras.Model.evaluate(self, batches.to_dataset(epochs=1), **kwargs)

@@ -30,6 +30,12 @@ class Encoded:
         rows: which row of the corpus each example is.
         variants: in how many ways `ids` hold each example: all of them in the first, then all in
             the second.
+
+    Example:
+
+    >>> encoded = Encoded({"text": PackedIds([[5, 6], [7]])}, Report("the texts given", 2))
+    >>> encoded.take([1])["text"][0], len(encoded)
+    ([7], 2)
     """
 
     ids: Mapping[str, PackedIds]

@@ -39,6 +39,21 @@ def rows_of(
         header: the names of the columns of a file without a header. An empty line is then a row of
             empty values; else it has no row.
         advice: the way out for rows of another number of columns.
+
+    Raises:
+        UserError: naming file and line, where a row is not as it should be.
+
+    Example:
+
+    ```python
+    from pathlib import Path
+
+    from keras_attention.applications.data.readers import rows_of
+
+    Path("table.csv").write_text("text,label\\ngood fun,yes\\n")
+    (row,) = rows_of("table.csv", ["text", "label"])
+    print(row.values["text"], "in", row.place)  # good fun in table.csv, line 2
+    ```
     """
     kind = kind or Path(str(path).removesuffix(".gz")).suffix.lower()
     if kind not in SUFFIXES:

@@ -142,7 +142,7 @@ def encode(corpus: Corpus, preprocessor: SummarizationPreprocessor) -> Encoded:
     Raises:
         UserError: where one is too long and the corpus makes that an error, or none is left.
     """
-    limit, on_too_long = preprocessor.max_summary_words, corpus.handling["too long"]
+    limit, on_too_long = preprocessor.max_summary_words, corpus.handling.get("too long", "truncate")
     names = ("max_sentences", "max_words", "max_summary_words")
     limits = ", ".join(f"{corpus.keys}{name} {getattr(preprocessor, name)}" for name in names)
     ids: dict[str, list[list[int]]] = {"source": [], "target": [], "labels": []}

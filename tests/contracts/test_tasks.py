@@ -323,6 +323,19 @@ def test_wrong_uses_of_lora_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", TASKS)
+def test_a_corpus_is_the_columns_that_it_was_read_from(name, traced_nowhere):
+    task, data = TASKS[name].make(), TASKS[name].data
+    corpus = task.read_columns(*data)
+    first, last = corpus.split(0.4)
+    found = task.evaluate(corpus, verbose=0), task.evaluate(*data, verbose=0)
+    assert found[0] == pytest.approx(found[1])
+    history = task.fit(first, validation_data=last, verbose=0).history
+    assert np.isfinite([history["loss"], history["val_loss"]]).all()
+    with pytest.raises(ValueError, match="A corpus holds its targets and weights: leave"):
+        task.fit(corpus, sample_weight=[1.0] * len(corpus))
+
+
+@pytest.mark.parametrize("name", TASKS)
 @pytest.mark.by_default("AnswerRanker", "TextClassifier")
 def test_an_iterator_of_examples_is_their_list(name, traced_nowhere):
     """One of batches, which may have no end, is not gone through to validate."""

@@ -210,11 +210,9 @@ def test_questions_at_hand_in_columns_and_parts():
     with pytest.raises(ValueError, match=r"Received: x\[0\]=3"):
         as_questions([3], [[1]])
     assert as_questions(last) == last
-    assert as_questions(questions, weights=np.array([2, 4])).weights == [2.0, 4.0]
+    assert as_questions(pairs, [[1, 0], [0]], np.array([2, 4])).weights == [2.0, 4.0]
     with pytest.raises(ValueError, match="`sample_weight` should hold numbers"):
         as_questions(pairs, [[1, 0], [0]], [1.0, None])
-    with pytest.raises(ValueError, match="A corpus of questions holds its labels"):
-        as_questions(questions, [[0, 1], [1]])
     with pytest.raises(ValueError, match="Too few questions to hold 0.5"):
         last.split(0.5)
     with pytest.raises(UserError, match="no question has a right candidate"):

@@ -58,7 +58,7 @@ def test_maps_of_a_transformer_are_those_of_each_layer_and_head(transformer):
     found = transformer.explain(TEXTS[1])
     best = found.answers[0]
     maps = {each.name: each for each in best.maps}
-    cross, own, before = (maps[name] for name in translation.models.transformer.ATTENTIONS)
+    cross, own, before = (maps[name] for name in translation.networks.transformer.ATTENTIONS)
     source, target = TEXTS[1].split(), best.maps[0].rows.tokens
     assert cross.columns.tokens == own.rows.tokens == own.columns.tokens == source
     assert before.rows.tokens == target and before.columns.tokens == ["<start>", *target[:-1]]
