@@ -180,6 +180,8 @@ def test_the_command_trains_measures_tags_and_draws(tmp_path, capsys):
     assert [len(row["tags"]) for row in rows] == [4, 0, 1]
     done = call_command(capsys, "predict", run, "--columns", "--input", tmp_path / "train.conll")
     assert len(done.out.split("\n\n")) == 41
+    done = call_command(capsys, "predict", run, "--columns")
+    assert done.status == 2 and "give --input" in done.err
     done = call_command(
         capsys, "visualize", run, "--input", "Anna", "--output", tmp_path / "a.html"
     )
