@@ -43,6 +43,8 @@ def evaluate(task: TokenClassifier, options: Namespace) -> None:
 def predict(task: TokenClassifier, options: Namespace) -> None:
     """Tag each line of the input, a JSON object a line; or a file of sentences in columns."""
     roles = task.preprocessor.roles
+    if options.columns and not options.input:
+        raise UserError("--columns reads a file: give --input.")
 
     def work(texts):
         given = [marked(text) for text in texts] if roles else texts

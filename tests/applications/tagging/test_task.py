@@ -101,6 +101,7 @@ def test_tags_without_spans():
     assert found.spans == [] and "<mark" in found._repr_html_()
 
 
+@pytest.mark.by_default("self-attention")
 @pytest.mark.parametrize("architecture", ["gru", "self-attention", "transformer"])
 def test_other_encoders_with_roles_learn_and_come_back(architecture, tmp_path):
     pairs = [(words, 1) for words in WORDS]
@@ -122,10 +123,10 @@ def test_other_encoders_with_roles_learn_and_come_back(architecture, tmp_path):
 
 
 def test_the_predicate_changes_the_answer():
-    pairs = [(words, place) for words in WORDS[:2] for place in (0, 1)] * 10
-    tags = [["B-V", "O", "O", "O"], ["O", "B-V", "O", "O"]] * 20
+    pairs = [(words, place) for words in WORDS[:2] for place in (0, 1)]
+    tags = [["B-V", "O", "O", "O"], ["O", "B-V", "O", "O"]] * 2
     task = TokenClassifier.from_texts(pairs, tags, units=8, dropout=0.0)
-    fitted(task, pairs, tags, epochs=8)
+    fitted(task, pairs, tags, epochs=15)
     assert task.tag((WORDS[0], 0)).tags == tags[0] and task.tag((WORDS[0], 1)).tags == tags[1]
 
 
@@ -180,6 +181,8 @@ def test_the_command_trains_measures_tags_and_draws(tmp_path, capsys):
     assert [len(row["tags"]) for row in rows] == [4, 0, 1]
     done = call_command(capsys, "predict", run, "--columns", "--input", tmp_path / "train.conll")
     assert len(done.out.split("\n\n")) == 41
+    done = call_command(capsys, "predict", run, "--columns")
+    assert done.status == 2 and "give --input" in done.err
     done = call_command(
         capsys, "visualize", run, "--input", "Anna", "--output", tmp_path / "a.html"
     )
