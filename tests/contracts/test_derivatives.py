@@ -140,7 +140,7 @@ def test_second_derivatives_are_those_that_the_backend_takes_by_itself(name):
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="only TensorFlow leaves lengths open")
-@pytest.mark.by_default("bahdanau-graph", "local-p-concat-graph", "multi-head-xla")
+@pytest.mark.by_default("bahdanau-graph", "latent-graph", "local-p-concat-graph", "multi-head-xla")
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "xla"])
 @pytest.mark.parametrize("name", sorted(COMPILED))
 def test_second_derivatives_are_the_same_compiled_with_open_lengths(name, jit):

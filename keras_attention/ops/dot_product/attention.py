@@ -21,7 +21,7 @@ from ..dropout import dropout_factors
 from ..normalizers import NORMALIZERS
 from ..shapes import size_of
 from ..types import Tensor, at_least_float32
-from ..vjp import with_gradient
+from ..vjp import is_in_graph, unwatched, with_gradient
 from . import block_sparse, blocks, chunks
 from .blocks import WeightOptions, plan_for
 from .mask_spec import MaskSpec, Positions, Range
@@ -78,6 +78,8 @@ def attention(
         way = block_sparse
 
     def attend(*tensors: Tensor) -> tuple:
+        if way is chunks and is_in_graph(tensors[0]):  # a loop's updates have no native gradient
+            tensors = tuple(unwatched(tensors))
         context, saved = way.forward(tensors, options, plan)
         given = (tensors, options, plan, context, saved)
         return context, lambda d_context: way.backward(*given, d_context)
