@@ -372,8 +372,8 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
         )
         size = steps + length - 1
         size = max(size, 0) if isinstance(size, int) else size  # -1 without steps and keys
-        distances = Range(1 - steps, size).positions()
-        bias = self._bias_by_distance(distances, use_causal_mask)
+        distances = Range(1 - steps, size)
+        bias = self._bias_by_distance(distances, 0, use_causal_mask)
         if self.use_forget_gate:
             self._check_can_forget(inputs, use_causal_mask)
             logs = zero_masked(self._log_forget(inputs[0]), spec.query_mask)
@@ -439,10 +439,11 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
         options = (self.max_wavelength, self.rotary_dim, self.rotary_scaling)
         return rotate(heads, ops.expand_dims(positions, -1), *options)
 
-    def _bias_by_distance(self, distances, causal):
-        """Return the biases of distances `(size,)`, `(H, size)`, or `None`."""
+    def _bias_by_distance(self, keys, query, causal):
+        """Return the biases `(H, size)` by the distances of keys from a query, or `None`."""
         if self.positions not in ("alibi", "relative"):
             return None
+        distances = keys.positions() - query
         if self.positions == "alibi":
             dtype = accumulator_dtype(self.compute_dtype)
             slopes = ops.expand_dims(alibi_slopes(self.num_heads, dtype), 1)
@@ -620,7 +621,7 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
             key,
             value,
             spec,
-            self._bias_by_distance(keys.positions() - index, causal),
+            self._bias_by_distance(keys, index, causal),
             normalizer,
             score_mod=self._score_mod_of_step(memory.get("forget")),
             sink=sink,

@@ -24,7 +24,7 @@ from ..types import Tensor, at_least_float32
 from ..vjp import is_in_graph, unwatched, with_gradient
 from . import block_sparse, blocks, chunks
 from .blocks import WeightOptions, plan_for
-from .mask_spec import MaskSpec, Positions, Range
+from .mask_spec import MaskSpec, Range
 from .products import by_pairs, dot_products, weighted_sum
 
 # Pairs up to which PyTorch's kernel is used for a window, which saves no work there.
@@ -103,7 +103,7 @@ def attention_with_scores(
     score_mod: BoundFunction | None = None,
     sink: Tensor = None,
     rows: Range | None = None,
-    keys: Range | Positions | None = None,
+    keys: Range | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Attend as `attention` does; return the weights `(B, H, T, S)` before dropout too.
 

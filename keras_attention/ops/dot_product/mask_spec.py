@@ -73,15 +73,14 @@ class Range(NamedTuple):
         return self.is_whole or (known and self.start == 0 and self.size == length)
 
 
-class Positions(NamedTuple):
-    """Positions that are not in order, such as those of a rolling cache; used as a `Range` is."""
+class Positions(Range):
+    """Positions that are not in order, such as those of a rolling cache, given as the start."""
 
-    values: Tensor  # int32 `(size,)`
-    size: Tensor
+    __slots__ = ()
 
     def positions(self) -> Tensor:
-        """Return the positions."""
-        return self.values
+        """Return the positions, int32 `(size,)`."""
+        return self.start
 
     def cut(self, tensor: Tensor, axis: int) -> Tensor:
         """Return the tensor, whose axis has these positions."""

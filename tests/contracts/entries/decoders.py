@@ -177,6 +177,13 @@ DECODERS = [
     ),
 ]
 
+
+@keras.saving.register_keras_serializable("keras_attention_tests")
+def halved(outputs):
+    """The next inputs of scheduled sampling."""
+    return outputs / 2
+
+
 PARTS = {"cell": keras.layers.GRUCell(3), "attention": BahdanauAttention(3)}
 
 ENTRIES = {
@@ -193,13 +200,22 @@ ENTRIES = {
                 "input_feeding": True,
                 "attention_activation": "relu",
             },
-            lambda: {**PARTS, "query": "current", "attention_activation": "linear"},
+            lambda: {
+                **PARTS,
+                "query": "current",
+                "attention_activation": "linear",
+                "sampling_probability": 0.25,
+                "next_inputs": halved,
+                "seed": 5,
+            },
         ],
         refused=[
             {"cell": keras.layers.Dense(3), "attention": BahdanauAttention(3)},
             {"cell": keras.layers.GRUCell(3), "attention": keras.layers.Attention()},
             {**PARTS, "query": "next"},
             {**PARTS, "attention_size": 0},
+            {**PARTS, "sampling_probability": -0.1},
+            {**PARTS, "next_inputs": halved},
             {**PARTS, "query": "previous", "input_feeding": True},
             {**PARTS, "query": "previous", "attention_activation": None},
         ],
