@@ -266,8 +266,8 @@ class MultiHeadLatentAttention(SelfAttention, keras.layers.Layer):
         spec = MaskSpec(True, value_mask=mask)
         # The cache is also the values: a slice of it would be a copy in each step.
         cache = state["key"]
-        options = {"spec": spec, "rows": Range(index, 1)}
-        context, _ = attention_with_scores(self._join(absorbed, rotary), cache, cache, **options)
+        absorbed, rows = self._join(absorbed, rotary), Range(index, 1)
+        context, _ = attention_with_scores(absorbed, cache, cache, spec, rows=rows)
         context = ops.matmul(context[..., : self.latent_dim], of_values)
         return ops.squeeze(self._project_to_output(swap_heads(context)), 1), state
 
