@@ -320,8 +320,8 @@ def _prepare(
     else:
         preprocessor = _adapted(task_class, config, corpus)
         # Several workers make it together; and the folder describes it as other verbs build it.
-        is_alone = devices.devices_of(config.distribute).workers.count == 1
-        trains = is_alone and config.training.precision == precision_of(config)
+        is_one_process = devices.devices_of(config.distribute).workers.count == 1
+        trains = is_one_process and config.training.precision == precision_of(config)
         if trains:
             with seeded(scaled.training), devices.model_scope(scaled):
                 task = task_class.configured(scaled, preprocessor)

@@ -162,7 +162,7 @@ def call_arguments(layer: keras.layers.Layer, args: tuple, kwargs: dict) -> Simp
     return SimpleNamespace(**bound.arguments)
 
 
-def of_own_call(compute: Callable) -> Callable:
+def for_own_call(compute: Callable) -> Callable:
     """Decorate a `compute_output_spec` so that it applies only to the `call` of the same class.
 
     Where a subclass defines its own `call`, with other arguments or results, Keras traces that.

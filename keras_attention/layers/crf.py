@@ -240,7 +240,7 @@ class CRF(arguments.Configured, keras.layers.Layer):
                 f"axis. Received: inputs of shape {tuple(shape)}"
             )
 
-    @arguments.of_own_call
+    @arguments.for_own_call
     def compute_output_spec(self, *args, **kwargs):
         given = arguments.call_arguments(self, args, kwargs)
         self._checked(given.inputs, given.mask)

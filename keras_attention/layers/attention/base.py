@@ -128,7 +128,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         return previous_mask[0] if isinstance(previous_mask, (list, tuple)) else previous_mask
 
 
-def in_three(query, value=None, key=None) -> tuple:
+def unpack_qkv(query, value=None, key=None) -> tuple:
     """Return query, value and key, or their shapes, whether given one by one or in a list."""
     if is_list(query):
         if value is not None or key is not None or not 1 <= len(query) <= 3:
@@ -142,7 +142,7 @@ def in_three(query, value=None, key=None) -> tuple:
     return query, value, value if key is None else key
 
 
-def is_alone(query, value) -> bool:
+def is_self_attention(query, value) -> bool:
     """Whether the query is the only input of a call, which then is self-attention."""
     return value is None and not (is_list(query) and len(query) > 1)
 

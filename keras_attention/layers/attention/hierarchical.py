@@ -241,7 +241,7 @@ class HierarchicalAttention(AttentionMechanism):
         sentences = keras.KerasTensor(sentences, self.compute_dtype)
         return {"value": flat, "word": {"value": flat}, "sentence": {"value": sentences}}
 
-    @arguments.of_own_call
+    @arguments.for_own_call
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         masks = (of.word_mask, of.sentence_mask, of.query_mask, of.mask)

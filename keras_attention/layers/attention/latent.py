@@ -271,7 +271,7 @@ class MultiHeadLatentAttention(SelfAttention, keras.layers.Layer):
         context = ops.matmul(context[..., : self.latent_dim], of_values)
         return ops.squeeze(self._project_to_output(swap_heads(context)), 1), state
 
-    @arguments.of_own_call
+    @arguments.for_own_call
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         self._check(of.query, of.mask if of.query_mask is None else of.query_mask)

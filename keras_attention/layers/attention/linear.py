@@ -10,7 +10,7 @@ from ...ops.linear_attention import linear_attention, read_sums, sums_of
 from ...ops.masks import check_mask, zero_masked
 from ...ops.types import Tensor, accumulator_dtype, at_least_float32
 from .. import arguments
-from .base import in_three, is_alone, masks_of
+from .base import is_self_attention, masks_of, unpack_qkv
 from .projections import HeadProjections
 
 
@@ -122,7 +122,7 @@ class LinearAttention(HeadProjections, keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, query_shape, value_shape=None, key_shape=None):
-        query, value, key = map(tuple, in_three(query_shape, value_shape, key_shape))
+        query, value, key = map(tuple, unpack_qkv(query_shape, value_shape, key_shape))
         self._check_shapes(query, value, key)
         self._sizes = {"query": query[-1], "value": value[-1], "key": key[-1]}
         self._add_projection("query", query[-1:], (self.num_heads, self.key_dim))
@@ -230,11 +230,11 @@ class LinearAttention(HeadProjections, keras.layers.Layer):
         return previous_mask[0] if isinstance(previous_mask, (list, tuple)) else previous_mask
 
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None) -> tuple:
-        query, value, key = map(tuple, in_three(query_shape, value_shape, key_shape))
+        query, value, key = map(tuple, unpack_qkv(query_shape, value_shape, key_shape))
         self._check_shapes(query, value, key)
         return query
 
-    @arguments.of_own_call
+    @arguments.for_own_call
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         query, *_ = self._inputs(of.query, of.value, of.key, of.query_mask, of.value_mask, of.mask)
@@ -244,9 +244,9 @@ class LinearAttention(HeadProjections, keras.layers.Layer):
         """Return query, value and key, and the masks of query and value."""
         (query_mask, implicit), value_mask = masks_of(query_mask, value_mask, mask)
         query_mask = implicit if query_mask is None else query_mask
-        if value_mask is None and is_alone(query, value):
+        if value_mask is None and is_self_attention(query, value):
             value_mask = query_mask
-        query, value, key = in_three(query, value, key)
+        query, value, key = unpack_qkv(query, value, key)
         self._check_shapes(query.shape, value.shape, key.shape)
         check_mask(query_mask, tuple(query.shape[:2]), "query_mask")
         check_mask(value_mask, tuple(value.shape[:2]), "value_mask")

@@ -33,7 +33,7 @@ from ...ops.positions import alibi_slopes, relative_buckets, rotate
 from ...ops.shapes import AttentionAxes, can_be_one, product, size_of, sizes_from
 from ...ops.types import Tensor, accumulator_dtype, at_least_float32
 from .. import arguments
-from .base import in_three, is_alone, masks_of
+from .base import is_self_attention, masks_of, unpack_qkv
 from .projections import HeadProjections
 
 POSITIONS = (None, "rotary", "alibi", "relative")
@@ -288,7 +288,7 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
             )
 
     def build(self, query_shape, value_shape=None, key_shape=None):
-        query, value, key = map(tuple, in_three(query_shape, value_shape, key_shape))
+        query, value, key = map(tuple, unpack_qkv(query_shape, value_shape, key_shape))
         self.axes = axes_of(query, self.attention_axes)
         self._check_shapes(query, value, key)
         heads, groups = self.num_heads, self.num_key_value_heads
@@ -597,19 +597,19 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
             key, value = (self._project(query, name)[0] for name in ("key", "value"))
             length = size_of(state["key"], 2) // copies
             rolls = self._rolls(length)
-            place = self._place(index) if rolls else index
-            place, value = cache_index(place, length, swap_heads(value))
-            index = index if rolls else place
+            slot = self._slot(index) if rolls else index
+            slot, value = cache_index(slot, length, swap_heads(value))
+            index = index if rolls else slot
             entries = {"key": self._prepare_keys(key, position), "value": value}
-            memory = write_cache(state, place, entries, copies)
+            memory = write_cache(state, slot, entries, copies)
             if self.use_forget_gate:
-                memory["forget"] = self._forget(state["forget"], query, place)
+                memory["forget"] = self._forget(state["forget"], query, slot)
             state = memory
         query, gate = self._prepare_queries(own, position)
         key, value = memory["key"], memory["value"]
         keys = Range.of_axis(key, 2)
         if is_self_attention and rolls:
-            keys = Positions(self._positions_of_places(index), length)
+            keys = Positions(self._positions_of_slots(index), length)
         attention_mask = self._step_mask(attention_mask, key, copies)
         causal = is_self_attention and copies == 1
         mask_mod = BoundFunction.of(self.mask_mod)
@@ -637,10 +637,10 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
             scores = ops.reshape(swap_heads(scores), (-1, self.num_heads, size_of(key, 2)))
         return output, scores if return_attention_scores else None, state
 
-    def _forget(self, sums, query, place):
+    def _forget(self, sums, query, slot):
         """Return the sums `(B, H, L)` of `log f` since each position, after a query."""
         sums = sums + ops.cast(ops.transpose(self._log_forget(query), (0, 2, 1)), sums.dtype)
-        is_new = ops.arange(size_of(sums, 2), dtype="int32") == place
+        is_new = ops.arange(size_of(sums, 2), dtype="int32") == slot
         return ops.where(is_new, ops.zeros_like(sums), sums)
 
     def _score_mod_of_step(self, sums):
@@ -655,19 +655,19 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
         is_known = isinstance(length, int) and self.window is not None
         return is_known and length == self.window + self.num_sinks
 
-    def _place(self, index):
+    def _slot(self, index):
         """Return where a cache that rolls holds position `index`."""
         rolled = self.num_sinks + (index - self.num_sinks) % self.window
         if isinstance(index, int):
             return rolled if index >= self.num_sinks else index
         return ops.where(index >= self.num_sinks, rolled, index)
 
-    def _positions_of_places(self, index):
-        """Return the position that each place holds; that of an empty place is hidden."""
-        place = ops.arange(self.window + self.num_sinks, dtype="int32")
-        last = index - (index - place) % self.window
+    def _positions_of_slots(self, index):
+        """Return the position that each slot of the cache holds; an empty slot is hidden."""
+        slot = ops.arange(self.window + self.num_sinks, dtype="int32")
+        last = index - (index - slot) % self.window
         last = ops.where(last >= self.num_sinks, last, index + 1)  # the causal mask hides it
-        return ops.where(place < self.num_sinks, place, last)
+        return ops.where(slot < self.num_sinks, slot, last)
 
     def _step_mask(self, mask, key, copies):
         """Check the mask of a step, and give it four axes."""
@@ -711,12 +711,12 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
         return previous_mask[0] if isinstance(previous_mask, (list, tuple)) else previous_mask
 
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None) -> tuple:
-        shapes = tuple(map(tuple, in_three(query_shape, value_shape, key_shape)))
+        shapes = tuple(map(tuple, unpack_qkv(query_shape, value_shape, key_shape)))
         self._check_shapes(*shapes)
         query = shapes[0]
         return (*query[:-1], *(self.output_size or query[-1:]))
 
-    @arguments.of_own_call
+    @arguments.for_own_call
     def compute_output_spec(self, *args, **kwargs):
         given = arguments.call_arguments(self, args, kwargs)
         masks = (
@@ -743,9 +743,9 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
             raise ValueError("A `key` needs its `value`. Received: a key, and value=None")
         (query_mask, implicit), value_mask = masks_of(query_mask, value_mask, mask)
         query_mask = implicit if query_mask is None else query_mask
-        if value_mask is None and is_alone(query, value):
+        if value_mask is None and is_self_attention(query, value):
             value_mask = query_mask
-        query, value, key = in_three(query, value, key)
+        query, value, key = unpack_qkv(query, value, key)
         self._check_shapes(query.shape, value.shape, key.shape)
         check_mask(query_mask, tuple(query.shape[:-1]), "query_mask")
         check_mask(value_mask, tuple(value.shape[:-1]), "value_mask")

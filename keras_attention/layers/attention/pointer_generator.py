@@ -190,7 +190,7 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
         ]
         return ops.squeeze(sum(logits), 2) + at_least_float32(self.bias)
 
-    @arguments.of_own_call
+    @arguments.for_own_call
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         parts = (of.logits, of.scores, of.source_ids, of.context, of.state, of.inputs)

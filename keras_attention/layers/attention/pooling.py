@@ -99,7 +99,7 @@ class AttentionPooling(AdaptableKernels, keras.layers.Layer):
         self._check(inputs_shape)
         return (inputs_shape[0], inputs_shape[2])
 
-    @arguments.of_own_call
+    @arguments.for_own_call
     def compute_output_spec(self, inputs, mask=None, return_attention_scores=False):
         self._check(inputs.shape, mask)
         scores = [inputs.shape[:2]] if return_attention_scores else []

@@ -21,7 +21,7 @@ from ...ops.scores import dot_score
 from ...ops.types import Tensor, at_least_float32
 from .. import arguments
 from .attention_steps import weigh_in_order, with_step_axis, without_step_axis
-from .base import AttentionMechanism, in_three, is_alone, masks_of
+from .base import AttentionMechanism, is_self_attention, masks_of, unpack_qkv
 
 HALF_OF_FLOAT16 = 32752.0  # half of the largest number
 
@@ -279,7 +279,7 @@ class ScoredAttention(AttentionMechanism):
         context = (*query[:2], value[2])
         return (context, (*query[:2], value[1])) if return_attention_scores else context
 
-    @arguments.of_own_call
+    @arguments.for_own_call
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         masks = (of.query_mask, of.value_mask, of.mask)
@@ -290,8 +290,8 @@ class ScoredAttention(AttentionMechanism):
     def _inputs(self, query, value, key, query_mask, value_mask, mask):
         """Return query, value, key, and the masks of query and value, from any way to give them."""
         masks, value_mask = masks_of(query_mask, value_mask, mask)
-        alone = is_alone(query, value)
-        query, value, key = in_three(query, value, key)
+        alone = is_self_attention(query, value)
+        query, value, key = unpack_qkv(query, value, key)
         for name, given in zip(("query_mask", "mask"), masks, strict=True):
             check_mask(given, tuple(query.shape[:2]), name)
         query_mask = combine_masks(*masks)
@@ -334,7 +334,7 @@ class BilinearAttention(ScoredAttention):
 
 def _shapes(query, value=None, key=None):
     """Return the shapes of query, value and key; refuse those that do not fit each other."""
-    query, value, key = map(tuple, in_three(query, value, key))
+    query, value, key = map(tuple, unpack_qkv(query, value, key))
     memory = {"value": (value, arguments.MEMORY), "key": (key, arguments.MEMORY)}
     arguments.check_shapes(query=(query, arguments.SEQUENCE), **memory)
     return query, value, key

@@ -464,7 +464,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
             self.attention.compute_output_shape(query_shape, value_shape)
         return (*inputs_shape[:2], self.output_size)
 
-    @arguments.of_own_call
+    @arguments.for_own_call
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         masks = (of.value_mask, of.initial_state, of.inputs_mask, of.mask)

@@ -257,7 +257,7 @@ class GatedDeltaNet(SelfAttention, keras.layers.Layer):
             )
         self._check(query, mask)
 
-    @arguments.of_own_call
+    @arguments.for_own_call
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         mask = of.mask if of.query_mask is None else of.query_mask

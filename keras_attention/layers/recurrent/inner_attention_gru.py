@@ -309,7 +309,7 @@ class InnerAttentionGRU(arguments.CallRules, keras.layers.RNN):
         self._check_sizes(inputs_shape, query_shape)
         return super().compute_output_shape(inputs_shape)
 
-    @arguments.of_own_call
+    @arguments.for_own_call
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         inputs, query = _apart(of.inputs, of.query)

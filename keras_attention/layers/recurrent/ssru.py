@@ -135,7 +135,7 @@ class SSRU(AdaptableKernels, keras.layers.Layer):
         if self.built:
             arguments.check_features("inputs", shape, self.input_size)
 
-    @arguments.of_own_call
+    @arguments.for_own_call
     def compute_output_spec(self, *args, **kwargs):
         of = arguments.call_arguments(self, args, kwargs)
         self._check_call(of.inputs, of.mask if of.inputs_mask is None else of.inputs_mask)

@@ -180,7 +180,7 @@ class TransformerDecoder(TransformerBlock):
             )
         return self._feed(x, False), scores, state
 
-    @arguments.of_own_call
+    @arguments.for_own_call
     def compute_output_spec(self, *args, **kwargs):
         given = arguments.call_arguments(self, args, kwargs)
         mask = given.mask if given.inputs_mask is None else given.inputs_mask

@@ -364,7 +364,7 @@ class TransformerEncoder(TransformerBlock):
         x = self._feed(x, training)
         return (x, scores) if return_attention_scores else x
 
-    @arguments.of_own_call
+    @arguments.for_own_call
     def compute_output_spec(self, *args, **kwargs):
         given = arguments.call_arguments(self, args, kwargs)
         self._check_inputs(

@@ -59,7 +59,7 @@ class _AddedPositions(arguments.Configured, keras.layers.Layer):
         self._check_sequence(inputs_shape)
         return tuple(inputs_shape)
 
-    @arguments.of_own_call
+    @arguments.for_own_call
     def compute_output_spec(self, *args, **kwargs):
         given = arguments.call_arguments(self, args, kwargs)
         mask = given.mask if given.inputs_mask is None else given.inputs_mask
