@@ -1,0 +1,461 @@
+# %% [markdown] lang="en"
+# # 10. Memory
+#
+# [Lecture 1](01_single_vector.md) had one vector for a whole sentence, and it was too little. [Lecture 2](02_bahdanau.md)
+# kept the states of all words. A decoder that attends to its own words, as in [lecture 6](06_transformer.md), does the
+# same: for each word it keeps a key and a value. They are what it remembers, and they grow with the text.
+#
+# Since then people have looked for something between the two. What does a decoder keep after $t$ words, in one layer of
+# $H$ heads with $d$ features each?
+#
+# | mechanism | numbers kept |
+# | --- | --- |
+# | all pairs: keys and values of all heads (Vaswani et al. 2017) | $2 H d\, t$ |
+# | groups: $G$ heads of keys and values serve all $H$ queries (Ainslie et al. 2023) | $2 G d\, t$ |
+# | latent: one short vector of $m$ numbers, from which all keys and values are made (DeepSeek-AI 2024) | $m\, t$ |
+# | window: the last $w$ words, and the first $n$ as sinks (Xiao et al. 2024) | $2 H d \min(t, w + n)$ |
+# | linear: a sum of products of keys and values (Katharopoulos et al. 2020) | $H d (d + 1)$ |
+# | delta: the same matrix, in which a new value replaces the old (Yang et al. 2025) | $H d^2$ |
+# | GRU: one vector of $U$ numbers (lecture 1) | $U$ |
+#
+# The first three grow with $t$, and the last three do not. This page counts their bytes, shows that attention can be a
+# recurrent net, and then measures what each of the seven forgets.
+
+# %% [markdown] lang="zh"
+# # 10. 记忆
+#
+# [第 1 讲](01_single_vector.zh.md)里，整个句子只有一个向量，不够用；[第 2 讲](02_bahdanau.zh.md)留下了所有词的状态。像[第 6 讲](06_transformer.zh.md)那样
+# 看自己写过的词的解码器也是这样：每个词留下一个键和一个值。这就是它记住的东西，文本越长就越多。
+#
+# 后来人们一直在两者之间找折中。一层有 $H$ 个头、每个头 $d$ 维，读过 $t$ 个词之后，解码器留下多少个数？
+#
+# | 机制 | 留下多少个数 |
+# | --- | --- |
+# | 全部键值对：所有头的键和值（Vaswani 等 2017） | $2 H d\, t$ |
+# | 分组：$G$ 个头的键和值供全部 $H$ 个查询使用（Ainslie 等 2023） | $2 G d\, t$ |
+# | 潜在向量：一个 $m$ 维的短向量，所有的键和值都由它做出（DeepSeek-AI 2024） | $m\, t$ |
+# | 窗口：最近的 $w$ 个词，加上最前面的 $n$ 个词作汇点（Xiao 等 2024） | $2 H d \min(t, w + n)$ |
+# | 线性：键与值的乘积之和（Katharopoulos 等 2020） | $H d (d + 1)$ |
+# | delta：同样的矩阵，但新值代替旧值（Yang 等 2025） | $H d^2$ |
+# | GRU：一个 $U$ 维的向量（第 1 讲） | $U$ |
+#
+# 前三种随 $t$ 增长，后三种不增长。本页先数它们的字节，再说明注意力可以是循环网络，然后测量这七种机制各忘掉什么。
+
+# %%
+from keras_attention_command import quiet
+
+quiet()
+
+import keras
+import matplotlib.pyplot as plt
+import numpy as np
+from keras import layers
+
+from keras_attention import (
+    GatedDeltaNet,
+    LinearAttention,
+    MultiHeadAttention,
+    MultiHeadLatentAttention,
+)
+from keras_attention.course import check
+
+keras.utils.set_random_seed(10)
+random = np.random.default_rng(10)
+
+# %% [markdown] lang="en"
+# ## What is kept
+#
+# Each layer has `initial_state`, which makes room for what its steps keep. We make seven layers, and count the bytes.
+
+# %% [markdown] lang="zh"
+# ## 留下了什么
+#
+# 每一层都有 `initial_state`，为逐步计算时要留下的东西准备位置。我们建七个层，数一数字节。
+
+
+# %%
+def mechanisms(heads, size, window, units):
+    return {
+        "all pairs": MultiHeadAttention(heads, size),
+        "groups": MultiHeadAttention(heads, size, num_key_value_heads=heads // 4),
+        "latent": MultiHeadLatentAttention(heads, size, latent_dim=2 * size, rotary_dim=0),
+        "window": MultiHeadAttention(heads, size, window=window, num_sinks=4),
+        "linear": LinearAttention(heads, size),
+        "delta": GatedDeltaNet(heads, size, conv_size=None),
+        "GRU": layers.GRU(units, return_sequences=True),
+    }
+
+
+def bytes_kept(name, layer, length):
+    if name == "GRU":
+        state = layer.get_initial_state(1)
+    elif name in ("all pairs", "groups", "latent"):
+        state = layer.initial_state(1, length)
+    else:
+        state = layer.initial_state(1)
+    return sum(np.asarray(part).nbytes for part in keras.tree.flatten(state))
+
+
+large = mechanisms(heads=8, size=64, window=256, units=512)
+for layer in large.values():
+    layer.build((1, None, 512))
+lengths = [4**power for power in range(1, 8)]
+kept = {name: [bytes_kept(name, large[name], t) for t in lengths] for name in large}
+print(f"{'words':9}", *(f"{t:>10,}" for t in lengths))
+for name, sizes in kept.items():
+    print(f"{name:9}", *(f"{size:10,}" for size in sizes))
+
+# %% [markdown] lang="en"
+# > **Predict first.** The matrix of linear attention is large, and a key with its value is small. After how many words do
+# > all pairs take more bytes than the matrix: about 30, 300 or 3,000?
+
+# %% [markdown] lang="zh"
+# > **先猜一猜。** 线性注意力的矩阵很大，一个键加一个值很小。多少个词之后，全部键值对占的字节比这个矩阵多：大约 30、300 还是 3000？
+
+# %% predict=true en="Bytes that one layer of width 512 keeps for one text, in float32: three mechanisms grow, four do not." zh="宽 512 的一层为一个文本留下的字节（float32）：三种机制增长，四种不增长。"
+COLOURS = {
+    "all pairs": "#3f51b5",
+    "groups": "#0072b2",
+    "latent": "#56b4e9",
+    "window": "#009e73",
+    "linear": "#e69f00",
+    "delta": "#d55e00",
+    "GRU": "#cc79a7",
+}
+figure, axis = plt.subplots(figsize=(7, 3.8), layout="constrained")
+for name, sizes in kept.items():
+    style = "-" if sizes[-1] > sizes[0] else "--"
+    axis.plot(lengths, sizes, style, marker="o", color=COLOURS[name], label=name)
+axis.set(xscale="log", yscale="log", xlabel="words read", ylabel="bytes kept")
+axis.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+plt.show()
+
+# %% [markdown] lang="en"
+# A word takes $2 H d$ numbers, and the matrices take $H d (d + 1)$: they are equal after $(d + 1) / 2 = 32.5$ words. At
+# 16,384 words the difference is a factor of 504. Groups and latent vectors save a factor, and their lines stay
+# parallel to the first one. Only a window, or a state of fixed size, stops growing.
+#
+# ## Attention is a recurrent net
+#
+# How can attention have a state of fixed size? Softmax weighs a value by $\exp(q^\top k)$, and needs each key beside the
+# query. Katharopoulos et al. (2020) take a product of features, $\phi(q)^\top \phi(k)$, in place of the exponential. Then
+# the sum over the past no longer depends on the query, and can be taken first:
+#
+# $$
+# o_t = \frac{\sum_{s \le t} \phi(q_t)^\top \phi(k_s)\, v_s^\top}{\sum_{s \le t} \phi(q_t)^\top \phi(k_s)}
+# = \frac{\phi(q_t)^\top S_t}{\phi(q_t)^\top z_t}, \qquad
+# S_t = S_{t-1} + \phi(k_t) v_t^\top, \quad z_t = z_{t-1} + \phi(k_t)
+# $$
+#
+# On the left is attention, as in lecture 6. On the right is a recurrent net, as in lecture 1: a state, a step that updates
+# it, and an output that is read from it. Both are the same numbers. Here is the right side by hand, with
+# $\phi(x) = \mathrm{elu}(x) + 1$:
+
+# %% [markdown] lang="zh"
+# 一个词占 $2 H d$ 个数，矩阵占 $H d (d + 1)$ 个：$(d + 1) / 2 = 32.5$ 个词之后两者相等。到 16384 个词时相差 504 倍。分组和潜在向量省下的是一个固定的倍数，
+# 它们的线与第一条平行；只有窗口和固定大小的状态不再增长。
+#
+# ## 注意力就是循环网络
+#
+# 注意力怎么会有固定大小的状态？softmax 用 $\exp(q^\top k)$ 给值加权，每个键都要与查询放在一起算。Katharopoulos 等（2020）用特征的乘积
+# $\phi(q)^\top \phi(k)$ 代替指数。这样，对过去求的和就不再依赖查询，可以先求出来：
+#
+# $$
+# o_t = \frac{\sum_{s \le t} \phi(q_t)^\top \phi(k_s)\, v_s^\top}{\sum_{s \le t} \phi(q_t)^\top \phi(k_s)}
+# = \frac{\phi(q_t)^\top S_t}{\phi(q_t)^\top z_t}, \qquad
+# S_t = S_{t-1} + \phi(k_t) v_t^\top, \quad z_t = z_{t-1} + \phi(k_t)
+# $$
+#
+# 左边是第 6 讲的注意力，右边是第 1 讲的循环网络：一个状态，更新它的一步，从它读出的输出。两边的数完全相同。下面手写右边，取
+# $\phi(x) = \mathrm{elu}(x) + 1$：
+
+
+# %%
+def phi(x):
+    return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
+
+
+words = random.normal(size=(1, 6, 8)).astype("float32")
+layer = LinearAttention(num_heads=1, key_dim=4, use_bias=False)
+whole = layer(words, use_causal_mask=True)
+W_Q, W_K, W_V, W_O = (np.squeeze(weight) for weight in layer.get_weights())
+
+S, z = np.zeros((4, 4)), np.zeros(4)
+for t, x in enumerate(words[0]):
+    q, k, v = phi(x @ W_Q), phi(x @ W_K), x @ W_V
+    S, z = S + np.outer(k, v), z + k
+    np.testing.assert_allclose(q @ S / (q @ z) @ W_O, whole[0, t], atol=1e-5)
+
+# %% [markdown] lang="en"
+# The layer's `step` does the same, and its state has the same size after any number of words:
+
+# %% [markdown] lang="zh"
+# 层的 `step` 做的是同样的事，无论多少个词，状态的大小都一样：
+
+# %%
+state = layer.initial_state(batch_size=1)
+for t in range(6):
+    output, state = layer.step(words[:, t], state)
+    np.testing.assert_allclose(output, whole[:, t], atol=1e-5)
+np.testing.assert_allclose(state["sums"][0, 0], np.column_stack([S, z]), atol=1e-5)
+print("state:", state["sums"].shape, "- texts, heads, features of a key, features of a value + 1")
+
+# %% [markdown] lang="en"
+# ### Question: does softmax have such a state, too?
+#
+# Yes, but an infinite one: $\exp(q^\top k) = \sum_n (q^\top k)^n / n!$ is a product of features as well, of all powers of
+# the key. Linear attention keeps finitely many. That is what it gives up.
+#
+# ## A sum, or a new value in place of the old
+#
+# A matrix $S$ is a dictionary: $k^\top S$ looks up the key $k$. The sum only ever adds. Write a key twice, and it returns
+# the mean of both values. The **delta rule** first reads what $S$ has for the key, and adds only the difference:
+#
+# $$
+# S_t = S_{t-1} + \beta_t\, k_t (v_t - k_t^\top S_{t-1})^\top
+# $$
+#
+# With $\beta = 1$ and keys of length 1 the new value replaces the old. In the **gated** delta rule, the matrix fades by
+# $\alpha_t \le 1$ before each step, too. (This is the [layer's formula](../layers/index.md), with $S$ transposed.)
+
+# %% [markdown] lang="zh"
+# ### 问：softmax 也有这样的状态吗？ {: #memory-softmax }
+#
+# 有，但是无限大：$\exp(q^\top k) = \sum_n (q^\top k)^n / n!$ 也是特征的乘积，特征是键的所有次幂。线性注意力只留下有限个，放弃的就是其余的。
+#
+# ## 求和，还是用新值代替旧值
+#
+# 矩阵 $S$ 是一部词典：$k^\top S$ 就是查键 $k$。求和只会往上加：同一个键写两次，读出来的是两个值的平均。**delta 规则**先读出 $S$ 里这个键已有的值，只加上差：
+#
+# $$
+# S_t = S_{t-1} + \beta_t\, k_t (v_t - k_t^\top S_{t-1})^\top
+# $$
+#
+# 当 $\beta = 1$、键的长度为 1 时，新值代替旧值。**门控** delta 规则还让矩阵在每一步之前衰减，乘以 $\alpha_t \le 1$。（这就是[层](../layers/index.zh.md)的公式，
+# 只是 $S$ 转置了。）
+
+
+# %%
+def add(S, k, v):
+    return S + np.outer(k, v)
+
+
+def delta(S, k, v, beta=1.0):
+    return S + beta * np.outer(k, v - k @ S)
+
+
+cat = np.array([1.0, 0])
+S, z, D = np.zeros((2, 1)), np.zeros(2), np.zeros((2, 1))
+for value in (1.0, 5.0):
+    S, z, D = add(S, cat, [value]), z + cat, delta(D, cat, [value])
+print("cat was 1, and is now 5")
+print("linear attention reads", cat @ S / (cat @ z), "- the delta rule reads", cat @ D)
+
+# %% [markdown] lang="en"
+# ## The task: look it up
+#
+# How many pairs can each mechanism hold? The data are dictionaries. At each step the model reads one new pair, a key and
+# its value, and is asked for one of the keys that it has read so far. So step $t$ tells how well it remembers $t$ pairs:
+#
+# | step | pair | asked for | answer |
+# | --- | --- | --- | --- |
+# | 1 | 17 → 3 | 17 | 3 |
+# | 2 | 98 → 11 | 17 | 3 |
+# | 3 | 40 → 0 | 98 | 11 |
+#
+# Keys are 64 of 128, in random order; each value is one of 16, so that guessing is right in 6 %. Nothing can be learned by
+# heart: each dictionary is new. This is called associative recall.
+
+# %% [markdown] lang="zh"
+# ## 任务：查词典
+#
+# 每种机制能记住多少对？数据是一部部词典。每一步，模型读一对新的键和值，并被问到已经读过的某一个键。所以第 $t$ 步说明它把 $t$ 对记得多好：
+#
+# | 步 | 键值对 | 问 | 答 |
+# | --- | --- | --- | --- |
+# | 1 | 17 → 3 | 17 | 3 |
+# | 2 | 98 → 11 | 17 | 3 |
+# | 3 | 40 → 0 | 98 | 11 |
+#
+# 键是 128 个中的 64 个，次序随机；值有 16 种，乱猜的正确率是 6 %。每部词典都是新的，背不下来。这个任务叫联想回忆（associative recall）。
+
+# %% tiny="DICTIONARIES, TESTED = 64, 8"
+DICTIONARIES, TESTED = 32_000, 500
+PAIRS, KEYS, VALUES, WIDTH = 64, 128, 16, 32
+
+
+def make(count):
+    keys = random.permuted(np.tile(np.arange(KEYS), (count, 1)), axis=1)[:, :PAIRS]
+    values = random.integers(0, VALUES, (count, PAIRS))
+    asked = random.integers(0, np.arange(1, PAIRS + 1), (count, PAIRS))
+    asked_keys, answers = (np.take_along_axis(x, asked, axis=1) for x in (keys, values))
+    return [keys, values, asked_keys], answers
+
+
+train, right = make(DICTIONARIES)
+tests, expected = make(TESTED)
+print("read", *(f"{k}→{v}" for k, v in zip(train[0][0, :6], train[1][0, :6], strict=True)))
+print("asked", *train[2][0, :6], "- answers", *right[0, :6])
+
+# %% [markdown] lang="en"
+# ## Seven models, one difference
+#
+# The three embeddings stand side by side. One layer of the mechanism reads them, and two dense layers answer. Heads are
+# small, four of eight features, so that 64 pairs are a lot. The matrices have 256 numbers, with the sums 288; the GRU has 128.
+
+# %% [markdown] lang="zh"
+# ## 七个模型，一处不同
+#
+# 三个词嵌入并排放好，由一层机制来读，再由两个全连接层回答。头很小，四个头，每个八维，这样 64 对就算多了。矩阵有 256 个数，加上线性注意力的和是 288 个；GRU 有 128 个。
+
+
+# %%
+def model_of(layer):
+    inputs = [keras.Input((PAIRS,), dtype="int32") for _ in range(3)]
+    normal = keras.initializers.RandomNormal(stddev=1.0)  # keys that differ from the start
+    embedded = [
+        layers.Embedding(size, WIDTH, embeddings_initializer=normal)(ids)
+        for size, ids in zip((KEYS, VALUES, KEYS), inputs, strict=True)
+    ]
+    x = layers.Concatenate()(embedded)
+    found = layer(x) if isinstance(layer, layers.GRU) else layer(x, use_causal_mask=True)
+    hidden = layers.Dense(64, activation="relu")(layers.Concatenate()([x, found]))
+    model = keras.Model(inputs, layers.Dense(VALUES)(hidden))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(5e-3), loss)
+    return model
+
+
+small = mechanisms(heads=4, size=8, window=16, units=128)
+accuracy = {}
+for name, layer in small.items():
+    model = model_of(layer)
+    model.fit(train, right, batch_size=32, verbose=0)
+    answers = np.argmax(model.predict(tests, verbose=0), axis=-1)
+    accuracy[name] = np.mean(answers == expected, axis=0)
+    shown = (f"{accuracy[name][max(0, n - 4) : n].mean():5.0%}" for n in (4, 8, 16, 24, 32, 48, 64))
+    print(f"{name:9}", *shown, f"  {bytes_kept(name, layer, PAIRS):6,} bytes after 64 pairs")
+
+# %% [markdown] lang="en"
+# The columns are 1 to 4 pairs, 5 to 8, 13 to 16, 21 to 24, 29 to 32, 45 to 48, and 61 to 64.
+#
+# > **Predict first.** Which of the seven lines stay at 100 %? Which fall, and which of those falls at once, which slowly?
+# > The window holds 16 pairs and the first 4.
+
+# %% [markdown] lang="zh"
+# 各列是 1 到 4 对、5 到 8 对、13 到 16 对、21 到 24 对、29 到 32 对、45 到 48 对、61 到 64 对。
+#
+# > **先猜一猜。** 七条线里，哪些一直是 100 %？哪些下降？其中哪条一下子掉下去，哪条慢慢下降？窗口能放下 16 对，加上最前面的 4 对。
+
+# %% predict=true en="Share of right answers by the number of pairs read: those that keep every pair answer, the others forget." zh="正确率随读过的对数的变化：留下每一对的都能回答，其余的会忘。"
+figure, axis = plt.subplots(figsize=(7, 3.8), layout="constrained")
+for (name, line), width in zip(accuracy.items(), (7, 4.5, 2, 2, 2, 2, 2), strict=True):
+    steps = np.convolve(np.pad(line, 2, mode="edge"), np.ones(5) / 5, mode="valid")
+    style = "-" if name in ("all pairs", "groups", "latent") else "--"
+    axis.plot(range(1, PAIRS + 1), steps, style, linewidth=width, color=COLOURS[name], label=name)
+axis.axhline(1 / VALUES, color="0.6", linewidth=0.8)
+axis.text(PAIRS, 1 / VALUES + 0.01, "guessing", ha="right", color="0.4", fontsize=8)
+axis.set(xlabel="pairs read", ylabel="right answers", ylim=(0, 1.03))
+axis.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+plt.show()
+
+# %% trained=true
+assert min(accuracy[name][-16:].mean() for name in ("all pairs", "groups", "latent")) > 0.95
+assert all(accuracy[name][-16:].mean() < 0.9 for name in ("window", "linear", "delta", "GRU"))
+
+# %% [markdown] lang="en"
+# TODO
+#
+# ## Exercises
+#
+# **1.** A language model has 32 layers, each with 8 heads of keys and values of 128 features, in numbers of 2 bytes. How
+# many KiB does it keep for a word, and how many GiB for a text of 32,768 words? And after how many words does a layer that keeps all pairs, with
+# heads of 128 features, hold more numbers than the sums of linear attention with such heads? Hand in the three numbers.
+
+# %% [markdown] lang="zh"
+# TODO
+#
+# ## 练习
+#
+# **1.** 一个语言模型有 32 层，每层 8 个头的键和值，每个 128 维，每个数 2 字节。每个词留下多少 KiB？32768 个词的文本留下多少 GiB？
+# 再有：头是 128 维时，多少个词之后，留下全部键值对的一层比线性注意力的和（同样的头）存的数更多？交这三个数。
+
+# %% exercise=true
+answer = ...  # your answer
+check("10.1", answer)
+
+# %% answer=true
+a_word = 32 * 2 * 8 * 128 * 2
+numbers = {t: 2 * 8 * 128 * t for t in range(100)}
+first = next(t for t in numbers if numbers[t] > 8 * 128 * 129)
+assert a_word == 128 * 2**10 and a_word * 32_768 == 4 * 2**30 and first == 65
+assert check("10.1", [a_word / 2**10, a_word * 32_768 / 2**30, first])
+
+# %% [markdown] lang="en"
+# **2.** Keys of a trained model are rarely at right angles. Write the key $(1, 0)$ with the value 2, and then the key
+# $(0.6, 0.8)$ with the value 6. What does linear attention read for the key $(1, 0)$, with $\phi(x) = x$? What does the
+# delta rule with $\beta = 1$ read for it, and what for the key $(0.6, 0.8)$? Hand in the three numbers.
+
+# %% [markdown] lang="zh"
+# **2.** 训练出来的键很少互相垂直。先写键 $(1, 0)$，值为 2；再写键 $(0.6, 0.8)$，值为 6。线性注意力（$\phi(x) = x$）对键 $(1, 0)$ 读出什么？
+# $\beta = 1$ 的 delta 规则对它读出什么，对键 $(0.6, 0.8)$ 又读出什么？交这三个数。
+
+# %% exercise=true
+answer = ...  # your answer
+check("10.2", answer)
+
+# %% answer=true
+first, second = np.array([1.0, 0]), np.array([0.6, 0.8])
+S = add(add(np.zeros((2, 1)), first, [2.0]), second, [6.0])
+D = delta(delta(np.zeros((2, 1)), first, [2.0]), second, [6.0])
+linear = (first @ S / (first @ (first + second)))[0]
+assert abs(linear - 3.5) < 1e-9  # both values, weighed 1 and 0.6
+assert abs((second @ D)[0] - 6) < 1e-9  # the last one written is exact
+assert abs((first @ D)[0] - 4.88) < 1e-9  # and it has disturbed the one like it
+assert check("10.2", [linear, (first @ D)[0], (second @ D)[0]])
+
+# %% [markdown] lang="en"
+# **3.** The window of our small model holds 16 pairs, and the first 4. Which share of 64 pairs can it still look up? A
+# deep model sees further, because a word in the window has read its own window one layer below: how many words back can
+# the output of six layers depend on, with windows of 128 (the word itself among them) and no sinks? Hand in the two numbers.
+
+# %% [markdown] lang="zh"
+# **3.** 小模型的窗口能放下 16 对，加上最前面的 4 对。64 对之中，它还能查到的占多大比例？深的模型看得更远：窗口里的词，在下面一层读过它自己的窗口。
+# 六层、窗口为 128（包括这个词自己）、没有汇点时，输出能依赖往前多少个词？交这两个数。
+
+# %% exercise=true
+answer = ...  # your answer
+check("10.3", answer)
+
+# %% answer=true
+blocks = [MultiHeadAttention(1, 4, window=4) for _ in range(3)]
+
+
+def deep(x):
+    for block in blocks:
+        x = x + block(x, use_causal_mask=True)
+    return np.asarray(x)
+
+
+x = random.normal(size=(1, 20, 4)).astype("float32")
+changed = x.copy()
+changed[:, 0] += 1
+far = np.flatnonzero(np.abs(deep(changed) - deep(x)).max(axis=-1)[0] > 1e-6)
+assert far.max() == 3 * (4 - 1)  # each layer goes one window less one back
+assert check("10.3", [(16 + 4) / 64, 6 * (128 - 1)])
+
+# %% [markdown] lang="en"
+# **Sources.** Katharopoulos et al. 2020, "Transformers are RNNs: fast autoregressive transformers with linear attention";
+# Schlag, Irie and Schmidhuber 2021, "Linear transformers are secretly fast weight programmers" (the delta rule); Yang et al.
+# 2025, "Gated delta networks: improving Mamba2 with delta rule"; Ainslie et al. 2023, "GQA: training generalized
+# multi-query transformer models from multi-head checkpoints"; DeepSeek-AI 2024, "DeepSeek-V2"; Xiao et al. 2024, "Efficient
+# streaming language models with attention sinks"; Arora et al. 2024, "Zoology: measuring and improving recall in efficient
+# language models" (the task). Back to [the course](index.md).
+
+# %% [markdown] lang="zh"
+# **出处**：Katharopoulos et al. 2020, “Transformers are RNNs: fast autoregressive transformers with linear attention”；
+# Schlag, Irie and Schmidhuber 2021, “Linear transformers are secretly fast weight programmers”（delta 规则）；Yang et al. 2025,
+# “Gated delta networks: improving Mamba2 with delta rule”；Ainslie et al. 2023, “GQA: training generalized multi-query
+# transformer models from multi-head checkpoints”；DeepSeek-AI 2024, “DeepSeek-V2”；Xiao et al. 2024, “Efficient streaming
+# language models with attention sinks”；Arora et al. 2024, “Zoology: measuring and improving recall in efficient language
+# models”（这个任务）。回到[课程首页](index.zh.md)。
