@@ -97,6 +97,7 @@ COMMENTS = {
     ),
     # 10
     "keys that differ from the start": "一开始就各不相同的键",
+    "delta lies on it": "delta 与它重合",
     "both values, weighed 1 and 0.6": "两个值，权重是 1 和 0.6",
     "the last one written is exact": "最后写的那个是准确的",
     "and it has disturbed the one like it": "但它扰乱了与它相近的那个",
