@@ -191,7 +191,8 @@ for t, x in enumerate(words[0]):
     np.testing.assert_allclose(q @ S / (q @ z) @ W_O, whole[0, t], atol=1e-5)
 
 # %% [markdown] lang="en"
-# The `step` of [`LinearAttention`](../layers/linear_attention.md) does the same, and its state has the same size after any number of words:
+# The `step` of [`LinearAttention`](../layers/linear_attention.md) does the same, and its state has the same size after any
+# number of words:
 
 # %% [markdown] lang="zh"
 # [`LinearAttention`](../layers/linear_attention.zh.md) 的 `step` 做的是同样的事，无论多少个词，状态的大小都一样：
