@@ -95,6 +95,13 @@ COMMENTS = {
     "e to the difference: the natural order is many times as likely": (
         "e 的差次方：自然语序的可能性高出许多倍"
     ),
+    # 10
+    "keys that differ from the start": "一开始就各不相同的键",
+    "delta lies on it": "delta 与它重合",
+    "both values, weighed 1 and 0.6": "两个值，权重是 1 和 0.6",
+    "the last one written is exact": "最后写的那个是准确的",
+    "and it has disturbed the one like it": "但它扰乱了与它相近的那个",
+    "each layer goes one window less one back": "每一层往前走窗口大小减一",
 }
 NO_WORDS = re.compile(r"(fmt: skip|%\w+ inline|[^a-z]*|E h)$")
 """Comments that are the same in both languages: shapes, numbers, and marks for tools."""

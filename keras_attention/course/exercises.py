@@ -522,5 +522,75 @@ EXERCISES = {
             "zh": "log(54) = 3.99。训练从这附近开始：模型什么都不知道。",
         },
     ),
+    "10.1": Exercise(
+        {
+            "en": "three numbers: KiB for a word, GiB for the text, and words",
+            "zh": "三个数：每个词的 KiB，整个文本的 GiB，以及词数",
+        },
+        Numbers([128, 4, 65], tolerance=0.1),
+        (
+            {
+                "en": "Each layer keeps a key and a value for each head: 2 x 8 x 128 numbers.",
+                "zh": "每一层的每个头留下一个键和一个值：2 x 8 x 128 个数。",
+            },
+            {
+                "en": "A head's sums have 128 x 129 numbers, and a word adds 2 x 128. A KiB is "
+                "1,024 bytes.",
+                "zh": "一个头的和有 128 x 129 个数，一个词增加 2 x 128 个。1 KiB 是 1024 字节。",
+            },
+        ),
+        {
+            "en": "32 x 2 x 8 x 128 x 2 bytes = 128 KiB a word, times 32,768 = 4 GiB. "
+            "128 x 129 / (2 x 128) = 64.5, so from the 65th word on.",
+            "zh": "32 x 2 x 8 x 128 x 2 字节，即每个词 128 KiB；乘以 32768，得 4 GiB。"
+            "128 x 129 / (2 x 128) = 64.5，所以从第 65 个词起。",
+        },
+    ),
+    "10.2": Exercise(
+        {
+            "en": "three numbers: linear attention for (1, 0), the delta rule for (1, 0), and "
+            "for (0.6, 0.8)",
+            "zh": "三个数：线性注意力对 (1, 0)，delta 规则对 (1, 0)，以及对 (0.6, 0.8)",
+        },
+        Numbers([3.5, 4.88, 6], tolerance=5e-3),
+        (
+            {
+                "en": "Linear attention is a mean of 2 and 6. What are the weights, q k of each?",
+                "zh": "线性注意力是 2 和 6 的加权平均。权重（各自的 q k）是多少？",
+            },
+            {
+                "en": "For the second key the delta rule reads 0.6 x 2 = 1.2. It adds the rest, "
+                "4.8, along that key.",
+                "zh": "对第二个键，delta 规则读出 0.6 x 2 = 1.2，并沿这个键加上其余的 4.8。",
+            },
+        ),
+        {
+            "en": "(2 + 0.6 x 6) / 1.6 = 3.5, and 2 + 4.8 x 0.6 = 4.88, and 6. The last key is "
+            "exact, and the one like it is disturbed.",
+            "zh": "(2 + 0.6 x 6) / 1.6 = 3.5；2 + 4.8 x 0.6 = 4.88；6。最后写的键是准确的，"
+            "与它相近的键被扰乱了。",
+        },
+    ),
+    "10.3": Exercise(
+        {
+            "en": "two numbers: a share, and how many words back",
+            "zh": "两个数：比例，以及往前多少个词",
+        },
+        Numbers([20 / 64, 762], tolerance=1e-3),
+        (
+            {
+                "en": "A window of 128 goes 127 words back.",
+                "zh": "窗口为 128 时，往前 127 个词。",
+            },
+            {
+                "en": "From the furthest word in its window, the layer below goes as far again.",
+                "zh": "从窗口里最远的词出发，下面一层又往前走同样远。",
+            },
+        ),
+        {
+            "en": "20 / 64 = 0.3125, and 6 x 127 = 762.",
+            "zh": "20 / 64 = 0.3125；6 x 127 = 762。",
+        },
+    ),
 }
-"""By lecture and exercise; all but the last lecture's, whose answers cannot be compared."""
+"""By lecture and exercise; all but those of lectures 8 and 9, whose answers cannot be compared."""
