@@ -120,6 +120,7 @@ class AnswerRanker(TextTask):
         *,
         embedding_size: int = 100,
         vectors: Path | str | None = None,
+        trainable_vectors: bool = True,
         seed: int = 0,
         tokenizer: Mapping[str, Any] | None = None,
         max_length: int = 40,
@@ -135,6 +136,7 @@ class AnswerRanker(TextTask):
             embedding_size: the size of a word's vector.
             vectors: a file of pretrained vectors of that size, as GloVe and word2vec write them;
                 None for random ones.
+            trainable_vectors: whether training changes the vectors of words.
             seed: the seed of random vectors.
             tokenizer: keys of `TokenizerConfig`, such as `{"lowercase": False}`; `min_count` is 1.
             max_length: how many words of a text are read.
@@ -153,7 +155,11 @@ class AnswerRanker(TextTask):
         config = AnswerSelectionConfig.of(
             data={"max_length": max_length},
             tokenizer=with_keys({"min_count": 1}, tokenizer, "tokenizer"),
-            vectors={"source": "file" if vectors else "random", "file": vectors},
+            vectors={
+                "source": "file" if vectors else "random",
+                "file": vectors,
+                "trainable": trainable_vectors,
+            },
             model={"units": units, "embedding_size": embedding_size, **model},
             training={"seed": seed, "loss": objective or ("log" if has_logits else "hinge")},
         )

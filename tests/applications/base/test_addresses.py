@@ -27,6 +27,7 @@ from keras_attention.applications.translation import TranslationConfig, Translat
 from keras_attention.applications.translation.demo import run_demo
 from keras_attention.applications.translation.engines.litert import export_litert
 from keras_attention.applications.translation.shortlist import Shortlist
+from keras_attention.applications.translation.web_export import export_web
 from keras_attention.paths import input_path, is_address, output_path
 from tests.applications.commands import call_command
 
@@ -108,6 +109,7 @@ WRITERS = {
     "train_task": lambda tasks, path: train_task(Translator, config(), path),
     "resume_task": lambda tasks, path: resume_task(Translator, config(), path),
     "average_tasks": lambda tasks, path: average_tasks(Translator, [Path("no")], path),
+    "export_web": lambda tasks, path: export_web(tasks["t"], path),
     "run_demo": lambda tasks, path: run_demo(path),
     "replacing": lambda tasks, path: files.replacing(path).__enter__(),
     "new_folder": lambda tasks, path: files.new_folder(path).__enter__(),

@@ -41,9 +41,7 @@ def tasks():
         "texts": TextClassifier.from_texts(texts, labels, max_length=MOST, **small),
         "pairs": PairClassifier.from_texts(pairs, labels, max_length=MOST, **small),
         "summarization": small_summarizer(),
-        "answer-selection": AnswerRanker.from_questions(
-            questions, preprocessor={"max_length": MOST}, **small
-        ),
+        "answer-selection": AnswerRanker.from_questions(questions, max_length=MOST, **small),
     }
 
 
