@@ -68,7 +68,7 @@ docs: $(VENV)/.installed-docs ## Build the documentation into site/
 pages: docs $(VENV)/.installed-tests ## Open each page of site/ in Chromium and look for visible faults
 	$(PYTEST) -q tests/pages
 
-course: $(VENV)/.installed-course ## Run the lectures, or LECTURES=2, into runs/course; KEEP=1 keeps them in docs (8 minutes on 2 cores)
+course: $(VENV)/.installed-course ## Run the lectures, or LECTURES=2, into runs/course; KEEP=1 keeps them in docs (10 minutes on 2 cores)
 	$(ONE_THREAD) $(BIN)/python -m docs.course.build --jobs $(WORKERS) $(if $(KEEP),--keep) $(LECTURES)
 
 notebooks: $(VENV)/.installed-course ## Render pages and notebooks of the lectures anew, without a run
