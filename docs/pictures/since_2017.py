@@ -45,7 +45,8 @@ def delta() -> Figure:
     keys, ones = _keys(), np.ones((1, len(LETTERS), 1), "float32")
 
     def weights(decay, strength):
-        given = (keys, keys, _steps(), np.log(decay) * ones, strength * ones)
+        logs = np.full_like(ones, np.log(decay))
+        given = (keys, keys, _steps(), logs, np.full_like(ones, strength))
         found = gated_delta_rule(*map(ops.convert_to_tensor, given))
         return np.asarray(found)[0, :, 0]
 
