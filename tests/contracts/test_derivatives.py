@@ -186,6 +186,8 @@ def slopes(function, xs, directions):
 
 @every_case
 def test_forward_mode_gives_the_slope_of_the_gradient(name):
+    if name == "crf" and BACKEND == "torch":
+        pytest.skip("The layer's output is a gradient, which PyTorch does not take inside of jvp.")
     penalty = Penalty(name)
     tensors = tensors_of(penalty.inputs)
     xs = [tensors[key] for key in penalty.moving]

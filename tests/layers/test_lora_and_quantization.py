@@ -102,6 +102,7 @@ def test_a_quantized_model_is_close_and_small_and_reloads(kind, mode, block_size
         share = np.prod(getattr(layer, k).shape) / sizes[k]
         assert share == 1 if mode == "int8" else 0.5 <= share < 0.7
     result = to_numpy(model(inputs))
+    atol *= 2 if kind == "delta" else 1  # a state adds up the errors of its steps
     np.testing.assert_allclose(result, expected, atol=atol * np.abs(expected).max())
     assert np.any(result != expected)
     model.save(tmp_path / "model.keras")

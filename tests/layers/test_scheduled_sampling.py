@@ -43,9 +43,9 @@ def test_outputs_are_the_next_inputs(mask):
     found = decoder(X, MEMORY, inputs_mask=mask, training=True)
     wanted = by_steps(decoder, lambda last: last, mask)
     np.testing.assert_allclose(to_numpy(found), wanted, atol=1e-5)
-    taught = decoder_of(8, **options)(X, MEMORY, inputs_mask=mask)
+    taught = to_numpy(decoder_of(8, **options)(X, MEMORY, inputs_mask=mask))
     np.testing.assert_allclose(to_numpy(decoder(X, MEMORY, inputs_mask=mask)), taught, atol=1e-5)
-    assert np.abs(to_numpy(taught) - wanted).max() > 1e-2
+    assert np.abs(taught - wanted).max() > 1e-2
 
 
 def test_a_function_makes_the_next_inputs():
@@ -60,7 +60,7 @@ def test_a_function_makes_the_next_inputs():
 def test_tokens_are_drawn_and_embedded():
     project, embed = keras.layers.Dense(WORDS), keras.layers.Embedding(WORDS, E)
     decoder = decoder_of(4, sampling_probability=1.0, next_inputs=(project, embed), seed=3)
-    project.kernel.assign(1e4 * to_numpy(project.kernel))  # the likeliest word is drawn
+    project.kernel.assign(1e4 * random(5, *project.kernel.shape))  # the likeliest word is drawn
     found = decoder(X, MEMORY, training=True)
 
     def following(last):
@@ -93,10 +93,11 @@ def test_a_model_trains_by_a_schedule_and_is_saved_with_its_shared_layers(compil
     model = keras.Model([words, memory], project(decoder(embed(words), memory)))
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(True), jit_compile=compiled)
     ids = np.random.default_rng(0).integers(0, WORDS, (B, T))
-    if not (compiled and BACKEND == "torch"):
-        history = model.fit([ids, MEMORY], ids, batch_size=1, epochs=2, verbose=0)
-        assert np.all(np.isfinite(history.history["loss"]))
-        assert int(decoder.sampling_step) == 6
+    if compiled and BACKEND == "torch":
+        pytest.skip("PyTorch compiles with a C++ compiler that need not be there")
+    history = model.fit([ids, MEMORY], ids, batch_size=1, epochs=2, verbose=0)
+    assert np.all(np.isfinite(history.history["loss"]))
+    assert int(decoder.sampling_step) == 6
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     again = next(layer for layer in loaded.layers if isinstance(layer, AttentionDecoder))

@@ -124,7 +124,7 @@ def test_the_normalizer():
     scores = np.array([[1e4, 1e4], [-1e4, -2e4], [3.0, 1.0]], "float32")
     mask = np.array([[True, True], [True, True], [False, False]])
     np.testing.assert_allclose(to_numpy(softmax1(scores, mask)), [[0.5, 0.5], [0, 0], [0, 0]])
-    row = softmax1(np.array([[0.5, -1.0, 2.0]]), np.array([[True, False, True]]), 0.25)
+    row = softmax1(np.array([[0.5, -1.0, 2.0]], "float32"), np.array([[True, False, True]]), 0.25)
     wanted = np.exp([0.5, 2.0]) / (np.exp(0.25) + np.exp([0.5, 2.0]).sum())
     np.testing.assert_allclose(to_numpy(row)[0, [0, 2]], wanted, rtol=1e-6)
     (gradient,) = input_gradients(lambda x: ops.sum(softmax1(x, mask) ** 2), scores)
