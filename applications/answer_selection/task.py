@@ -165,10 +165,7 @@ class AnswerRanker(TextTask):
         )
         corpus = as_questions(questions, name="questions")
         with quietly(vectors is None):
-            ranker = cls.from_corpus(config, corpus, dtype, **layers)
-        # They are in the network: a preset need not hold them twice.
-        ranker.preprocessor.vectors = None
-        return ranker
+            return cls.from_corpus(config, corpus, dtype, **layers)
 
     # ---- In use.
 

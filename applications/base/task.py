@@ -236,7 +236,10 @@ class TextTask(OwnModel, keras_hub.models.Task):
             dtype: the dtype policy of the network; None for Keras' global one.
             **layers: layers of the network in place of its own.
         """
-        return cls.configured(config, cls.adapt(config, corpus), dtype, **layers)
+        task = cls.configured(config, cls.adapt(config, corpus), dtype, **layers)
+        # They are in the network: a preset need not hold them twice.
+        task.preprocessor.vectors = None
+        return task
 
     # ---- Starting from a preset.
 

@@ -1,12 +1,12 @@
 """The settings of classification."""
 
-import codecs
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from ..errors import UserError, check_range
-from ..schema import training
+from ..schema import training, vectors
 from ..schema.distribute import DistributeConfig
+from ..schema.files import check_encoding
 from ..schema.keys import GIVEN, Config, Defaults, Section, key
 
 PAIRS = ("cross", "inner")
@@ -164,18 +164,7 @@ class DataConfig(Section):
             ),
             (self.folds and self.test, "give data.folds or data.test, not both."),
         )
-        try:
-            usable = "\n".encode(codecs.lookup(self.encoding).name) == b"\n"
-        except LookupError:
-            raise UserError(
-                "data.encoding must be an encoding that Python knows, like utf-8, latin-1 or "
-                f"cp1252. Received: {self.encoding!r}."
-            ) from None
-        if not usable:
-            raise UserError(
-                "data.encoding must write a line feed as one byte, or lines could not be "
-                f"numbered: convert the file to utf-8. Received: {self.encoding!r}."
-            )
+        check_encoding(self.encoding)
 
 
 @dataclass(frozen=True)
@@ -228,26 +217,9 @@ class TokenizerConfig(Section):
 
 
 @dataclass(frozen=True)
-class VectorsConfig(Section):
+class VectorsConfig(vectors.VectorsConfig):
     """The vectors that words start from (not backbone)."""
 
-    section = "vectors"
-    paths = ("file",)
-
-    file: str | None = key(
-        None,
-        "vectors in text form (a word and its numbers on each line, as GloVe and word2vec "
-        "write them), plain or .gz; null for random ones. Words that it lacks get random "
-        "ones, too",
-        common=True,
-    )
-    extra_words: int = key(
-        0,
-        "how many of the file's first words have vectors of their own although the training "
-        "text lacks them",
-        at_least=0,
-        applies_to={"file": GIVEN},
-    )
     channels: Literal["tuned", "static", "both"] = key(
         "tuned",
         "what training does to the vectors: tuned changes them; static leaves them as they "

@@ -15,7 +15,7 @@ from ..base.task import TextTask
 from ..data.corpus import Corpus, Report
 from ..data.encoded import Encoded
 from ..data.lengths import rows_too_long
-from ..data.vectors import read_vectors, start_vectors, with_words
+from ..data.vectors import read_first_words, start_vectors
 from ..errors import Problems, UserError, check_number, check_single, say, shown
 from ..show.explanation import AttentionMap, Explanation, attention_map, check_drawn, is_page
 from ..show.results import Results
@@ -135,10 +135,7 @@ class ClassificationTask(TextTask):
             training={"threshold": threshold},
         )
         config.check()
-        task = cls.from_corpus(config, data.in_memory(columns, values), dtype)
-        # They are in the network: a preset need not hold them twice.
-        task.preprocessor.vectors = None
-        return task
+        return cls.from_corpus(config, data.in_memory(columns, values), dtype)
 
     @classmethod
     def from_preset(
@@ -493,14 +490,13 @@ class ClassificationTask(TextTask):
         tokenizer = ClassificationPreprocessor.train_tokenizer(config.tokenizer, lines)
         if config.vectors.file is None:
             return preprocessor_of(config, tokenizer, labels)
-        file = read_vectors(config.vectors.file, config.model.embedding_size)
-        say(str(file))
-        if extra := list(file.vectors)[: config.vectors.extra_words]:
-            tokenizer = with_words(tokenizer, extra)
+        section = config.vectors
+        size = config.model.embedding_size
+        file, tokenizer = read_first_words(section.file, size, tokenizer, section.extra_words)
         preprocessor = preprocessor_of(config, tokenizer, labels)
-        sizes = tokenizer.vocabulary_size, config.model.embedding_size, config.training.seed
+        sizes = tokenizer.vocabulary_size, size, config.training.seed
         preprocessor.vectors, report = start_vectors(
-            tokenizer, *sizes, file.vectors, file.path, config.vectors.length
+            tokenizer, *sizes, file.vectors, file.path, section.length
         )
         say(report)
         return preprocessor

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import UserError, counted
+from ..errors import UserError, counted, say
 from ..store.files import lines_of, verify_checksum
 from ..text import SPECIAL_TOKENS, WordTokenizer, nfc
 
@@ -84,6 +84,24 @@ def with_words(tokenizer: WordTokenizer, words: Iterable[str]) -> WordTokenizer:
     known = dict.fromkeys(tokenizer.vocabulary[len(SPECIAL_TOKENS) :])
     known |= {word: None for word in map(nfc, words) if tokenizer.tokens(word) == [word]}
     return WordTokenizer(list(known), tokenizer.lowercase, tokenizer.split)
+
+
+def read_first_words(
+    path: str | os.PathLike, size: int, tokenizer: WordTokenizer, extra_words: int = 0
+) -> tuple[VectorFile, WordTokenizer]:
+    """Return the vectors of a file, and a tokenizer that knows its first words, too.
+
+    Args:
+        path: the file, as for `read_vectors`.
+        size: how many numbers a vector must have.
+        tokenizer: the tokenizer of the training text.
+        extra_words: how many of the file's first words it is to know.
+    """
+    file = read_vectors(path, size)
+    say(str(file))
+    if extra := list(file.vectors)[:extra_words]:
+        tokenizer = with_words(tokenizer, extra)
+    return file, tokenizer
 
 
 def start_vectors(

@@ -1,13 +1,13 @@
 """The settings of tagging."""
 
-import codecs
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..errors import UserError
 from ..schema import training
 from ..schema.distribute import DistributeConfig
-from ..schema.keys import GIVEN, Config, Section, key
+from ..schema.files import check_encoding
+from ..schema.keys import Config, Section, key
+from ..schema.vectors import VectorsConfig
 
 RECURRENT = ("lstm", "gru")
 STACKS = ("self-attention", "transformer")
@@ -69,13 +69,7 @@ class DataConfig(Section):
     )
 
     def check(self) -> None:
-        try:
-            codecs.lookup(self.encoding)
-        except LookupError:
-            raise UserError(
-                "data.encoding must be an encoding that Python knows, like utf-8, latin-1 or "
-                f"cp1252. Received: {self.encoding!r}."
-            ) from None
+        check_encoding(self.encoding)
 
 
 @dataclass(frozen=True)
@@ -87,28 +81,6 @@ class TokenizerConfig(Section):
     vocabulary_size: int = key(30000, "how many different words at most", at_least=5, common=True)
     lowercase: bool = key(True, "make words lower case first; their letters keep their case")
     min_count: int = key(1, "words that occur less often are unknown", at_least=1)
-
-
-@dataclass(frozen=True)
-class VectorsConfig(Section):
-    """The vectors that words start from."""
-
-    section = "vectors"
-    paths = ("file",)
-
-    file: str | None = key(
-        None,
-        "vectors in text form (a word and its numbers on each line, as GloVe and word2vec write "
-        "them), plain or .gz; null for random ones",
-        common=True,
-    )
-    extra_words: int = key(
-        0,
-        "how many of the file's first words have vectors of their own although the training text "
-        "lacks them",
-        at_least=0,
-        applies_to={"file": GIVEN},
-    )
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ..base.backend import of_at_most, service_of
 from ..base.preprocessor import is_column, weights_of
 from ..base.task import TextTask
 from ..data.corpus import Corpus
-from ..data.vectors import read_vectors, start_vectors, with_words
+from ..data.vectors import read_first_words, start_vectors
 from ..errors import Problems, UserError, check_counts, say, shown
 from ..show.explanation import AttentionMap, Explanation, attention_map
 from ..show.results import Results
@@ -118,10 +118,7 @@ class TokenClassifier(TextTask):
                 **model,
             },
         )
-        task = cls.from_corpus(config, data.corpus_of(items, "the sentences given"), dtype)
-        # They are in the network: a preset need not hold them twice.
-        task.preprocessor.vectors = None
-        return task
+        return cls.from_corpus(config, data.corpus_of(items, "the sentences given"), dtype)
 
     # ---- In use.
 
@@ -327,14 +324,14 @@ class TokenClassifier(TextTask):
         )
         if config.vectors.file is None:
             return preprocessor
-        file = read_vectors(config.vectors.file, config.model.embedding_size)
-        say(str(file))
-        tokenizer = preprocessor.tokenizer
-        if extra := list(file.vectors)[: config.vectors.extra_words]:
-            tokenizer = with_words(tokenizer, extra)
+        section = config.vectors
+        size = config.model.embedding_size
+        known = preprocessor.tokenizer
+        file, tokenizer = read_first_words(section.file, size, known, section.extra_words)
+        if tokenizer is not known:
             changed = {**preprocessor.get_config(), "tokenizer": tokenizer}
             preprocessor = TaggingPreprocessor(**changed)
-        sizes = tokenizer.vocabulary_size, config.model.embedding_size, config.training.seed
+        sizes = tokenizer.vocabulary_size, size, config.training.seed
         preprocessor.vectors, report = start_vectors(tokenizer, *sizes, file.vectors, file.path)
         say(report)
         return preprocessor
@@ -458,7 +455,9 @@ class TokenClassifier(TextTask):
         return [{name: each[row] for name, each in found.items()} for row in range(len(sentences))]
 
     def _tagged(self, given: Any, sentence: Sentence, answer: Mapping[str, Any]) -> results.Tagged:
-        names, words, count = self.preprocessor.tags, list(sentence.words), len(sentence.words)
+        names = self.preprocessor.tags
+        words = list(sentence.words)
+        count = len(words)
         if isinstance(given, (str, bytes)):
             text = given if isinstance(given, str) else given.decode("utf-8", "replace")
             offsets = [(start, end) for _, start, end in cut(text)]

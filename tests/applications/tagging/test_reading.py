@@ -149,3 +149,12 @@ def test_a_graph_reads_texts_as_python_does():
         tf.ragged.constant([["Anna", "ißt"], ["x"]]), tf.ragged.constant([["B-P", "O"], ["O"]])
     )[1]
     assert targets.numpy().tolist() == [[1, 0], [0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "message"),
+    [("utf-17", "an encoding that Python knows"), ("utf-16", "a line feed as one byte")],
+)
+def test_an_encoding_without_lines_is_refused(encoding, message):
+    with pytest.raises(ValueError, match=message):
+        DataConfig(encoding=encoding)
