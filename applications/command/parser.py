@@ -284,7 +284,7 @@ def build_parser(task: TaskCommand | None = None) -> _Parser:
     about = "Train and use attention models. Try `keras-attention demo` first."
     parser = _Parser(prog=PROGRAM, description=about, allow_abbrev=False)
     try:
-        own = version("keras-attention")
+        own = version("keras-attention-layers")
     except PackageNotFoundError:  # run from a source tree that is not installed
         own = "unknown"
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {own}")

@@ -245,7 +245,7 @@ def _read_format(path: Path) -> dict:
     if is_known and number > FORMAT_VERSION:
         raise UserError(
             f"{path} was written by a newer keras-attention (run format {shown(number)}; this "
-            f"version reads up to {FORMAT_VERSION}). Upgrade keras-attention to use it."
+            f"version reads up to {FORMAT_VERSION}). Upgrade keras-attention-layers to use it."
         )
     if not is_known:
         raise UserError(f"{marker} is damaged: expected JSON with 'format' and 'task'.")
