@@ -19,6 +19,8 @@ OPTIONS = {
     "window": {"window": 2, "num_sinks": 1},
     "entmax": {"normalizer": "entmax15", "query_key_norm": True},
     "geglu": {"activation": "geglu", "use_bias": False, "norm": "pre"},
+    "sink-logits": {"sink_logits": True},
+    "forget": {"use_forget_gate": True},
 }
 
 
@@ -61,7 +63,11 @@ def compiled_step(block, jit_compile=False):
 
 
 # All options, in as few compiled steps as they go together in.
-TOGETHER = [("rotary", "grouped", "geglu"), ("alibi", "entmax"), ("relative", "window")]
+TOGETHER = [
+    ("rotary", "grouped", "geglu", "forget"),
+    ("alibi", "entmax"),
+    ("relative", "window", "sink-logits"),
+]
 
 
 @pytest.mark.parametrize("names", TOGETHER, ids="-".join)
@@ -87,8 +93,9 @@ def test_options_reach_the_attention(name):
     options = OPTIONS[name]
     plain, block = decoder(False), decoder(False, **options)
     for option, value in options.items():
-        if hasattr(block.self_attention, option):
-            assert getattr(block.self_attention, option) == value
+        attribute = MultiHeadAttention.attribute_of.get(option, option)
+        if hasattr(block.self_attention, attribute):
+            assert getattr(block.self_attention, attribute) == value
     x = random(B, T, D)
     assert block(x).shape == (B, T, D)
     if block.count_params() == plain.count_params():
@@ -106,9 +113,11 @@ def test_every_bias_has_the_initializer_of_biases(kind):
 
 
 def test_cross_attention_knows_no_positions_and_no_window():
-    block = decoder(positions="rotary", window=1, normalizer="sparsemax")
+    own = {"positions": "rotary", "window": 1, "use_forget_gate": True}
+    block = decoder(**own, normalizer="sparsemax")
     cross = block.cross_attention
     assert (cross.positions, cross.window, cross.normalizer) == (None, None, "sparsemax")
+    assert not cross.use_forget_gate and decoder(sink_logits=True).cross_attention.use_sink_logits
     x, value, order = random(B, T, D), random(B, S, D, seed=2), np.random.permutation(S)
     assert_close(block(x, value), block(x, value[:, order]), atol=1e-5)
 
@@ -269,6 +278,10 @@ def test_a_block_works_under_time_distributed_and_says_its_shape():
         ({"num_key_value_heads": 4}, "`num_heads` must be a multiple"),
         ({"normalizer": "hardmax"}, "`normalizer` must be one of"),
         ({"query_key_norm": "yes"}, "`query_key_norm` must be True or False"),
+        ({"sink_logits": 1}, "`sink_logits` must be True or False"),
+        ({"sink_logits": True, "normalizer": "sparsemax"}, "`sink_logits` belongs to the denom"),
+        ({"use_forget_gate": "no"}, "`use_forget_gate` must be True or False"),
+        ({"use_forget_gate": True, "autoregression": "ssru"}, "`use_forget_gate` are options of"),
     ],
 )
 def test_wrong_arguments_are_refused_by_the_constructor(options, message):

@@ -9,7 +9,7 @@ from ..recurrent.ssru import SSRU
 from .encoder import TransformerBlock
 
 AUTOREGRESSIONS = ("self-attention", "ssru")
-SELF_ATTENTION_OPTIONS = ("positions", "window", "num_sinks")
+SELF_ATTENTION_OPTIONS = ("positions", "window", "num_sinks", "use_forget_gate")
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -34,6 +34,7 @@ class TransformerDecoder(TransformerBlock):
             `num_sinks` apply to the self-attention alone.
         autoregression: The sublayer that reads the earlier steps: `"self-attention"`, as published,
             or `"ssru"`.
+        use_forget_gate: As in `MultiHeadAttention`, for the self-attention.
         **kwargs: The arguments of `TransformerEncoder`, by name.
 
     Call arguments:
@@ -73,8 +74,15 @@ class TransformerDecoder(TransformerBlock):
     ```
     """
 
-    def __init__(self, *args, autoregression: str = "self-attention", **kwargs):
+    def __init__(
+        self,
+        *args,
+        autoregression: str = "self-attention",
+        use_forget_gate: bool = False,
+        **kwargs,
+    ):
         super().__init__(*args, **kwargs)
+        self.use_forget_gate = arguments.check_flag("use_forget_gate", use_forget_gate)
         self.autoregression = arguments.check_choice(
             "autoregression", autoregression, AUTOREGRESSIONS
         )
@@ -95,7 +103,8 @@ class TransformerDecoder(TransformerBlock):
             options = {"name": "ssru", "dtype": self.dtype_policy}
             self._add(SSRU(shape[-1], *map(arguments.fresh, both), **options), shape)
         else:
-            self._add_attention("self_attention", shape, shape)
+            forget = {"use_forget_gate": self.use_forget_gate}
+            self._add_attention("self_attention", shape, shape, **forget)
         self.cross_attention = None
         self.value_size = None
         if value_shape is not None:

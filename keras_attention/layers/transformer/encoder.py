@@ -16,7 +16,13 @@ from ..lora_and_quantization import AdaptableKernels
 # The activation of the gate in each gated form of the feed-forward network.
 GATED = {"geglu": "gelu", "swiglu": "silu", "reglu": "relu", "glu": "sigmoid"}
 NORMS = ("post", "pre")
-CROSS_ATTENTION_OPTIONS = ("use_bias", "num_key_value_heads", "normalizer", "query_key_norm")
+CROSS_ATTENTION_OPTIONS = (
+    "use_bias",
+    "num_key_value_heads",
+    "normalizer",
+    "sink_logits",
+    "query_key_norm",
+)
 SELF_ATTENTION_OPTIONS = (*CROSS_ATTENTION_OPTIONS, "positions", "window", "num_sinks")
 
 
@@ -122,6 +128,7 @@ class TransformerBlock(arguments.Configured, keras.layers.Layer):
         num_sinks: int = 0,
         normalizer: str = "softmax",
         query_key_norm: bool = False,
+        sink_logits: bool = False,
         seed: int | None = None,
         **kwargs,
     ):
@@ -146,6 +153,7 @@ class TransformerBlock(arguments.Configured, keras.layers.Layer):
         self.num_sinks = num_sinks
         self.normalizer = normalizer
         self.query_key_norm = query_key_norm
+        self.sink_logits = sink_logits
         self.seed = arguments.check_seed(seed)
         self.supports_masking = True
         self._residual_dropout = PackedDropout(dropout, seed=seed, dtype=self.dtype_policy)
@@ -175,8 +183,9 @@ class TransformerBlock(arguments.Configured, keras.layers.Layer):
         }
         return block
 
-    def _add_attention(self, name, inputs_shape, value_shape):
-        self._add(self._attention(name, inputs_shape[-1], self.seed), inputs_shape, value_shape)
+    def _add_attention(self, name, inputs_shape, value_shape, **options):
+        attention = self._attention(name, inputs_shape[-1], self.seed, **options)
+        self._add(attention, inputs_shape, value_shape)
 
     def _add_feed_forward(self, inputs_shape):
         feed_forward = FeedForward(
@@ -202,13 +211,14 @@ class TransformerBlock(arguments.Configured, keras.layers.Layer):
         setattr(self, sublayer.name, sublayer)
         setattr(self, norm.name, norm)
 
-    def _attention(self, name, size, seed):
+    def _attention(self, name, size, seed, **options):
         if self.key_dim is None and size % self.num_heads:
             raise ValueError(
                 "`num_heads` must divide the width of the inputs, or `key_dim` be given. "
                 f"Received: num_heads={self.num_heads}, inputs of width {size}"
             )
-        options = SELF_ATTENTION_OPTIONS if name == "self_attention" else CROSS_ATTENTION_OPTIONS
+        names = SELF_ATTENTION_OPTIONS if name == "self_attention" else CROSS_ATTENTION_OPTIONS
+        options = {each: getattr(self, each) for each in names} | options
         return MultiHeadAttention(
             self.num_heads,
             self.key_dim or size // self.num_heads,
@@ -219,7 +229,7 @@ class TransformerBlock(arguments.Configured, keras.layers.Layer):
             seed=seed,
             name=name,
             dtype=self.dtype_policy,
-            **{option: getattr(self, option) for option in options},
+            **options,
         )
 
     def _note_inputs(self, shape):
@@ -300,6 +310,7 @@ class TransformerEncoder(TransformerBlock):
         num_sinks: As in `MultiHeadAttention`.
         normalizer: As in `MultiHeadAttention`.
         query_key_norm: As in `MultiHeadAttention`.
+        sink_logits: As in `MultiHeadAttention`.
         seed: Seed of the dropouts.
         **kwargs: Arguments of every Keras layer.
 
