@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
-from keras import ops
+from keras import ops, tree
 
 from ...ops.loops import run_given, run_steps, with_loop_gradient
 from ...ops.types import at_least_float32
@@ -232,34 +232,36 @@ def inner_step(
     logit: Any = None,
     projection: Any = None,
     shift: Any = None,
-    recurrent: Any = (),
 ) -> tuple:
-    """Take one step of an `InnerAttentionGRU`, or with the states before them all steps at once.
+    """Take one step of an `InnerAttentionGRU`.
 
     `α = σ(logit + projection . h)`, and the inputs' products become `α p + shift`; then a GRU. The
     other arguments are optional: `"gate"` has no logit, and only `"context"` has a projection.
 
     Args:
         equations: Those of the GRU.
-        products: The inputs' products with the three blocks of the kernel, `(..., U)`.
-        hidden: The state before the step, `(..., U)`.
+        products: The inputs' products with the three blocks of the kernel, `(B, U)`.
+        hidden: The state before the step, `(B, U)`.
         weights: Those that `equations` read.
         dropout: Factors `(B, U)` of the state in the recurrent products.
-        logit: The part of `α`'s logit that the state does not change, `(..., 1)`.
-        projection: `M_hᵀ x`, `(..., U)`.
+        logit: The part of `α`'s logit that the state does not change, `(B, 1)`.
+        projection: `M_hᵀ x`, `(B, U)`.
         shift: The bias `(3U,)` that is added behind `α`, or `None`.
-        recurrent: The recurrent products, where they are known.
 
     Returns:
-        The state after the step, `α` or `None`, the gates, and the recurrent products.
+        The state after the step, `α` or `None`, and the recurrent products.
     """
-    weight = None
-    if logit is not None:
-        weight = attention_weight(logit, projection, hidden)
-        products = add_shift([product * weight for product in products], shift)
-    read = hidden if dropout is None else hidden * dropout
-    gates, recurrent = equations.gates(products, read, weights, recurrent)
-    return equations.after(gates, hidden), weight, gates, recurrent
+    products, weight = attended(products, hidden, logit, projection, shift)
+    (after,), _, recurrent = equations.step(products, [hidden], weights, dropout)
+    return after, weight, recurrent
+
+
+def attended(products: list, hidden: Any, logit: Any, projection: Any, shift: Any) -> tuple:
+    """Return `α p + shift` and `α`, from the states before a step or before all steps."""
+    if logit is None:
+        return products, None
+    weight = attention_weight(logit, projection, hidden)
+    return add_shift([product * weight for product in products], shift), weight
 
 
 def attention_weight(logit: Any, projection: Any, hidden: Any) -> Any:
@@ -302,70 +304,70 @@ class InnerLoop:
     def _plain(self, given):
         return replace(self, training=False)._forward(given, again=True)[0]
 
-    def _step(self, given, hidden, at, recurrent=()):
-        """Take the step of which `at` gives the inputs, or all of them."""
-        shared = {name: given[name] for name in ("dropout", "shift") if name in given}
-        own = {name: at(given[name]) for name in ("logit", "projection") if name in given}
-        products = [at(given[name]) for name in GATES]
-        return inner_step(
-            self.equations, products, hidden, given, recurrent=recurrent, **shared, **own
-        )
-
     def _forward(self, given, again=False):
         def step(index, hidden, given):
-            after, _, _, recurrent = self._step(given, hidden, lambda part: part[index])
+            own = {name: given[name][index] for name in ("logit", "projection") if name in given}
+            after, _, recurrent = inner_step(
+                self.equations,
+                [given[name][index] for name in GATES],
+                hidden,
+                given,
+                given.get("dropout"),
+                shift=given.get("shift"),
+                **own,
+            )
             if "mask" in given:
                 after = ops.where(given["mask"][index] > 0.5, after, hidden)
-            return [after, *recurrent] if self.training else [after], after
+            return (after, recurrent if self.training else {}), after
 
         count, sequences = ops.shape(given["update"])[0], (*GATES, "projection", "logit", "mask")
-        (states, *recurrent), _ = run_given(
+        (states, recurrent), _ = run_given(
             step, count, given["first"], given, sequences, again, self.unroll
         )
         return states, recurrent
 
     def _backward(self, given, states, recurrent, d_states):
         """Return the gradient of every tensor that has one."""
+        equations, dropout, mask = self.equations, given.get("dropout"), given.get("mask")
+        projection, products = given.get("projection"), [given[name] for name in GATES]
         before = shift(given["first"], states)
-        _, weight, gates, _ = self._step(given, before, lambda part: part, recurrent)
-        read = before * given["dropout"] if "dropout" in given else before
-        local = self._local_derivatives(given, before, read, gates, weight)
-        kernel = ops.transpose(given["recurrent"])
+        inputs, weight = attended(
+            products, before, given.get("logit"), projection, given.get("shift")
+        )
+        _, values, _ = equations.step(inputs, [before], given, dropout, recurrent or None)
+        local = equations.local_derivatives(values, mask)
+        kernel, by_logit = ops.transpose(given["recurrent"]), {}
+        if projection is not None:
+            steep = weight * (1 - weight)
+            by_logit = {
+                name: steep * _dot(zip(equations.inputs, products, strict=True), own)
+                for name, own in local.items()
+            }
 
         def step(index, d_after):
-            at = {name: part[index] for name, part in local.items()}
+            at, at_logit = tree.map_structure(lambda part: part[index], (local, by_logit))
             d_state = d_after + d_states[index]
-            saved, (d_before,) = self.equations.vjp([d_state], at, kernel, given.get("dropout"))
-            if "projection" in given:
-                d_logit = d_state * at["logit"]
-                if not self.equations.reset_after:
-                    d_logit = d_logit + saved[1] * at["logit_through_reset"]
-                d_logit = ops.sum(d_logit, axis=1, keepdims=True)
-                d_before = d_before + given["projection"][index] * d_logit
-            return saved, d_before
+            gradients, _, (d_before,) = equations.vjp([d_state], at, kernel, dropout)
+            if projection is not None:
+                d_logit = ops.sum(_dot(gradients.items(), at_logit), axis=1, keepdims=True)
+                d_before = d_before + projection[index] * d_logit
+            return gradients, d_before
 
         count, zeros = ops.shape(given["update"])[0], ops.zeros_like(given["first"])
-        saved, first = run_steps(step, count, zeros, reverse=True, unroll=self.unroll)
-        gradients = self.equations.weight_gradients(saved, local, gates, read, given)
-        parts = self.equations.product_gradients(saved, local)
-        if "projection" in given:
+        results, first = run_steps(step, count, zeros, reverse=True, unroll=self.unroll)
+        d_sums = equations.sum_gradients(results, local)
+        gradients = equations.weight_gradients(d_sums, values, given)
+        parts = [d_sums[name] for name in equations.inputs]
+        if projection is not None:
             if "shift" in given:
                 gradients["shift"] = total(parts)
-            pairs = zip(parts, (given[name] for name in GATES), strict=True)
-            d_weight = sum(ops.sum(left * right, axis=2, keepdims=True) for left, right in pairs)
-            d_logit = d_weight * weight * (1 - weight)
+            d_weight = sum(map(ops.multiply, parts, products))
+            d_logit = ops.sum(d_weight, axis=2, keepdims=True) * weight * (1 - weight)
             gradients |= {"logit": d_logit, "projection": before * d_logit}
             parts = [part * weight for part in parts]
         return gradients | dict(zip(GATES, parts, strict=True)) | {"first": first}
 
-    def _local_derivatives(self, given, before, read, gates, weight):
-        """Return the factors of all steps' gradients."""
-        local = self.equations.local_derivatives(gates, [before], read=read, mask=given.get("mask"))
-        if "projection" in given:
-            steep = weight * (1 - weight)
-            update, reset, candidate = (given[name] for name in GATES)
-            logit = (local["update"] * update + local["candidate"] * candidate) * steep
-            through_reset = local["reset"] * reset * steep
-            local["logit"] = logit + through_reset if self.equations.reset_after else logit
-            local["logit_through_reset"] = through_reset
-        return local
+
+def _dot(pairs, factors):
+    """Return the sum of the named tensors by the factors of their names."""
+    return sum(tensor * factors[name] for name, tensor in pairs if name in factors)

@@ -1,16 +1,20 @@
 """Keras' recurrent cells as the loops see them: what the recurrent layers share.
 
-`GRU` and `LSTM` hold the cells' equations, forward and backward. Backward, only `vjp` runs in a
-loop, and takes the gradient one step back. Before the loop, `local_derivatives` gives the factors
-of all steps; after it, `product_gradients` and `weight_gradients` give the rest, all steps at once.
+`GRU` and `LSTM` hold the cells' equations; their gradients are derived from these (`Equations`).
+`local_derivatives` gives the factors of a step, or of all steps at once. Backward, only `vjp` runs
+in a loop, and takes the gradient one step back; after it, `sum_gradients` and `weight_gradients`
+give the rest, all steps at once.
 """
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops, tree
+
+from ...ops.vjp import pullback
 
 
 def shift(first, sequence):
@@ -30,152 +34,198 @@ def total(parts):
 
 
 @dataclass(frozen=True)
-class GRU:
+class Equations:
+    """A cell whose step is recurrent products, and functions that take each unit by itself.
+
+    Everything has a name. A step goes through `results` in their order. Each is a function of what
+    its parameters name: states before the step, sums, earlier results, and `read`, the first state
+    after dropout. A product multiplies `read`, or a result, by the next columns of the recurrent
+    kernel, and is added to sums, in which the input's products stand already. The result `new_h` is
+    the state `h` after the step.
+
+    As each function takes each unit by itself, its VJP with ones is its derivative at every unit,
+    and one serves all steps. Tensors are `(..., U)`, of one step or of all.
+    """
+
+    units: int
+
+    states = ("h",)
+    inputs: ClassVar[tuple[str, ...]] = ()
+    """The sums to which the input's products belong."""
+
+    @property
+    def state_count(self) -> int:
+        return len(self.states)
+
+    @property
+    def products(self) -> dict[str, tuple[str, ...]]:
+        """Return for each left operand of a product the sums to which its blocks are added."""
+        raise NotImplementedError
+
+    @property
+    def results(self) -> dict[str, Callable]:
+        """Return the functions of a step, in their order."""
+        raise NotImplementedError
+
+    def step(self, inputs, states, weights, dropout=None, products=None):
+        """Return the list of states after a step, all values by name, and the recurrent products.
+
+        Where the products are known, they are not computed.
+        """
+        values = dict(zip(self.states, states, strict=True))
+        values["read"] = states[0] if dropout is None else states[0] * dropout
+        values |= zip(self.inputs, inputs, strict=True)
+        made = {}
+        for name in ("read", *self.results):
+            if name in self.results:
+                function = self.results[name]
+                values[name] = function(*(values[read] for read in _parameters(function)))
+            if name in self.products:
+                columns = self._columns[name]
+                if products is None:
+                    made[name] = ops.matmul(values[name], weights["recurrent"][:, columns])
+                    if "recurrent_bias" in weights:
+                        made[name] = made[name] + weights["recurrent_bias"][columns]
+                else:
+                    made[name] = products[name]
+                sums = self.products[name]
+                for one, part in zip(sums, ops.split(made[name], len(sums), axis=-1), strict=True):
+                    values[one] = values[one] + part if one in values else part
+        return [values[f"new_{name}"] for name in self.states], values, made
+
+    def local_derivatives(self, values, mask=None):
+        """Return for each result of a step its derivatives by all that it reads.
+
+        `mask` is 0 where a step keeps its states.
+        """
+        derivatives = {}
+        for name, function in self.results.items():
+            reads, before = _parameters(function), name.removeprefix("new_")
+            if mask is not None and before != name:
+                function = _or_kept(function, reads, before, mask)
+                reads = [*dict.fromkeys([*reads, before])]
+            result, vjp = pullback(function, [values[read] for read in reads])
+            derivatives[name] = dict(zip(reads, vjp(ops.ones_like(result)), strict=True))
+        return derivatives
+
+    def vjp(self, d_states, local, kernel, dropout=None):
+        """Take the gradients of the states a step back; `kernel` is the transposed recurrent one.
+
+        Return the gradients of the step's results, from which the functions below make the others,
+        those of the input's products, a list, and those of the states before the step.
+        """
+        gradients = {f"new_{n}": one for n, one in zip(self.states, d_states, strict=True)}
+        for name in reversed(("read", *self.results)):
+            if name in self.products:
+                parts = [gradients[part] for part in self.products[name]]
+                d_left = ops.matmul(ops.concatenate(parts, axis=-1), kernel[self._columns[name]])
+                gradients[name] = gradients.get(name, 0) + d_left
+            for read, derivative in local.get(name, {}).items():
+                gradients[read] = gradients.get(read, 0) + gradients[name] * derivative
+        read = gradients["read"] if dropout is None else gradients["read"] * dropout
+        before = [gradients.get(name, 0) for name in self.states]
+        before[0] = before[0] + read
+        of_inputs = [gradients[name] for name in self.inputs]
+        return {name: gradients[name] for name in self.results}, of_inputs, before
+
+    def sum_gradients(self, gradients, local):
+        """Return the gradients of the sums, a dictionary, from those of the results."""
+        found = {}
+        for name, derivatives in local.items():
+            for read in derivatives.keys() & self._sums:
+                found[read] = found.get(read, 0) + gradients[name] * derivatives[read]
+        return found
+
+    def weight_gradients(self, d_sums, lefts, weights):
+        """Return the gradients of the weights, each one product over all steps."""
+        blocks, biases = [], []
+        for name, sums in self.products.items():
+            parts = [d_sums[one] for one in sums]
+            blocks.append(outer(lefts[name], ops.concatenate(parts, axis=-1)))
+            biases += parts
+        found = {"recurrent": ops.concatenate(blocks, axis=1)}
+        if "recurrent_bias" in weights:
+            found["recurrent_bias"] = total(biases)
+        return found
+
+    @property
+    def _sums(self) -> set[str]:
+        return {*self.inputs, *(one for sums in self.products.values() for one in sums)}
+
+    @property
+    def _columns(self) -> dict[str, slice]:
+        """The columns of the recurrent kernel that belong to each product."""
+        columns, first = {}, 0
+        for name, sums in self.products.items():
+            columns[name] = slice(first, first + len(sums) * self.units)
+            first = columns[name].stop
+        return columns
+
+
+def _parameters(function):
+    return list(inspect.signature(function).parameters)
+
+
+def _or_kept(function, reads, before, mask):
+    """Return a function like `function` that gives the state `before` where `mask` is 0."""
+
+    def or_kept(*tensors):
+        kept = tensors[reads.index(before)] if before in reads else tensors[-1]
+        return ops.where(mask > 0.5, function(*tensors[: len(reads)]), kept)
+
+    return or_kept
+
+
+@dataclass(frozen=True)
+class GRU(Equations):
     """`keras.layers.GRUCell`, with `p` the products of the input and `R` the recurrent kernel.
 
     `u, f = σ(p_uf + (h R)_uf)`, `c = tanh(p_c + f (h R)_c)`, or with `reset_after=False`
     `c = tanh(p_c + ((f h) R)_c)`; `h' = k h + (1 - k) c`, where `k` is `u`, or `1 - u` unless
-    `update_keeps`. Products and gates are lists of tensors `(..., U)`, of one step or of all.
+    `update_keeps`.
     """
 
-    units: int
     reset_after: bool = True
     update_keeps: bool = True
 
-    state_count = 1
+    inputs = ("u", "f", "c")
 
-    def gates(self, inputs, read, weights, made=()):
-        """Return the gates, and the recurrent products, unless they are `made` already.
+    @property
+    def products(self):
+        return (
+            {"read": ("u", "f", "r")} if self.reset_after else {"read": ("u", "f"), "met": ("c",)}
+        )
 
-        The gates are update, reset, candidate, and the inner product that reset acts on (without
-        `reset_after`, the reset state). `read` is the state after dropout.
-        """
-        units, kernel = self.units, weights["recurrent"]
-        width = 3 * units if self.reset_after else 2 * units
-        recurrent = made[0] if made else ops.matmul(read, kernel[:, :width])
-        products = [recurrent]
-        if "recurrent_bias" in weights:
-            recurrent = recurrent + weights["recurrent_bias"]
-        update = ops.sigmoid(inputs[0] + recurrent[..., :units])
-        reset = ops.sigmoid(inputs[1] + recurrent[..., units : 2 * units])
+    @property
+    def results(self):
+        def after(u, candidate, h):
+            keep = ops.sigmoid(u)
+            if self.update_keeps:
+                return candidate + keep * (h - candidate)
+            return h + keep * (candidate - h)
+
         if self.reset_after:
-            inner = recurrent[..., 2 * units :]
-            met = reset * inner
-        else:
-            inner = reset * read
-            met = made[1] if made else ops.matmul(inner, kernel[:, 2 * units :])
-            products.append(met)
-        return [update, reset, ops.tanh(inputs[2] + met), inner], products
-
-    def after(self, gates, hidden):
-        """Return the state after a step, from its gates and the state before."""
-        update, _, candidate, _ = gates
-        if self.update_keeps:
-            return candidate + update * (hidden - candidate)
-        return hidden + update * (candidate - hidden)
-
-    def step(self, products, states, weights):
-        """Return the list of states after a step, and the gates; `products` are one tensor."""
-        inputs = ops.split(products, 3, axis=1)
-        gates, _ = self.gates(inputs, states[0], weights)
-        return [self.after(gates, states[0])], gates
-
-    def local_derivatives(self, gates, before, after=None, read=None, mask=None):
-        """Return the factors of all steps' gradients; `mask` is 0 where a step keeps its state."""
-        update, reset, candidate, inner = gates
-        (before,) = before
-        read = before if read is None else read
-        new = 1 - update if self.update_keeps else update
-        toward = before - candidate if self.update_keeps else candidate - before
-        slope = toward * update * (1 - update)
-        if mask is not None:
-            new, slope = new * mask, slope * mask
-        local = {"state": 1 - new, "update": slope, "candidate": new * (1 - candidate * candidate)}
-        opening = reset * (1 - reset)
-        if self.reset_after:
-            local["reset"] = local["candidate"] * inner * opening
-            local["recurrent"] = local["candidate"] * reset
-        else:
-            local |= {"reset": read * opening, "open": reset}
-        return local
-
-    def vjp(self, gradients, local, kernel, dropout=None):
-        """Take the gradients of the states a step back; return what the products need, and them."""
-        gradient, width = gradients[0], 2 * self.units
-        update = gradient * local["update"]
-        if self.reset_after:
-            parts = [update, gradient * local["reset"], gradient * local["recurrent"]]
-            saved, reached = [gradient], ops.matmul(ops.concatenate(parts, axis=1), kernel)
-        else:
-            inner = ops.matmul(gradient * local["candidate"], kernel[width:])
-            gates = ops.concatenate([update, inner * local["reset"]], axis=1)
-            reached = ops.matmul(gates, kernel[:width]) + inner * local["open"]
-            saved = [gradient, inner]
-        reached = reached if dropout is None else reached * dropout
-        return saved, [reached + gradient * local["state"]]
-
-    def product_gradients(self, saved, local):
-        """Return the gradients of the input's products, a list; of one step or of all."""
-        gradient, inner = saved[0], saved[-1]  # with `reset_after` one and the same
-        d_reset = inner * local["reset"]
-        return [gradient * local["update"], d_reset, gradient * local["candidate"]]
-
-    def weight_gradients(self, saved, local, gates, read, weights):
-        """Return the gradients of the weights, each one product over all steps."""
-        parts = self.product_gradients(saved, local)
-        lefts = [read, read, read if self.reset_after else gates[3]]
-        if self.reset_after:
-            parts[2] = saved[0] * local["recurrent"]
-        blocks = [outer(left, part) for left, part in zip(lefts, parts, strict=True)]
-        gradients = {"recurrent": ops.concatenate(blocks, axis=1)}
-        if "recurrent_bias" in weights:
-            gradients["recurrent_bias"] = total(parts)
-        return gradients
+            return {"new_h": lambda u, f, c, r, h: after(u, ops.tanh(c + ops.sigmoid(f) * r), h)}
+        return {
+            "met": lambda f, read: ops.sigmoid(f) * read,
+            "new_h": lambda u, c, h: after(u, ops.tanh(c), h),
+        }
 
 
 @dataclass(frozen=True)
-class LSTM:
-    """`i, f, g, o = σ, σ, tanh, σ (p + h R)`, `c' = f c + i g`, `h' = o tanh(c')`; as `GRU`."""
+class LSTM(Equations):
+    """`i, f, g, o = σ, σ, tanh, σ (p + h R)`, `c' = f c + i g`, `h' = o tanh(c')`."""
 
-    units: int
+    states = ("h", "c")
+    inputs = ("i", "f", "g", "o")
+    products: ClassVar = {"read": ("i", "f", "g", "o")}
 
-    state_count = 2
-
-    def step(self, products, states, weights):
-        hidden, carry = states
-        gates = ops.split(products + ops.matmul(hidden, weights["recurrent"]), 4, axis=1)
-        into, forget, out = (ops.sigmoid(gates[i]) for i in (0, 1, 3))
-        new = ops.tanh(gates[2])
-        carry = forget * carry + into * new
-        return [out * ops.tanh(carry), carry], [into, forget, new, out]
-
-    def local_derivatives(self, gates, before, after):
-        into, forget, new, out = gates
-        squashed = ops.tanh(after[1])
+    @property
+    def results(self):
         return {
-            "carry": out * (1 - squashed * squashed),
-            "into": new * into * (1 - into),
-            "forget": before[1] * forget * (1 - forget),
-            "new": into * (1 - new * new),
-            "out": squashed * out * (1 - out),
-            "state": forget,
+            "new_c": lambda i, f, g, c: ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g),
+            "new_h": lambda o, new_c: ops.sigmoid(o) * ops.tanh(new_c),
         }
-
-    def vjp(self, gradients, local, kernel):
-        hidden, carry = gradients
-        carry = carry + hidden * local["carry"]
-        saved = [hidden, carry]
-        parts = ops.concatenate(self.product_gradients(saved, local), axis=1)
-        return saved, [ops.matmul(parts, kernel), carry * local["state"]]
-
-    def product_gradients(self, saved, local):
-        hidden, carry = saved
-        parts = [carry * local[name] for name in ("into", "forget", "new")]
-        return [*parts, hidden * local["out"]]
-
-    def weight_gradients(self, saved, local, gates, read, weights):
-        parts = ops.concatenate(self.product_gradients(saved, local), axis=-1)
-        return {"recurrent": outer(read, parts)}
 
 
 def equations_of(cell) -> GRU | LSTM | None:

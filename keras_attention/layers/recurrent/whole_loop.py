@@ -2,8 +2,8 @@
 
 A backend's own gradient multiplies out every weight's gradient, and adds to that of the whole
 memory, at every step. Here the backward loop yields only the gradients of each step's products. The
-gradients of weights and memory are then one product each over the whole sequence. Those of the
-attention are derived from its score (`AttentionSteps`).
+gradients of weights and memory are then one product each over the whole sequence. Those of a step
+are derived, from the attention's score (`AttentionSteps`) and the cells' `Equations`.
 """
 
 from collections.abc import Callable
@@ -137,7 +137,7 @@ class WholeLoop:
         save = self.training if save is None else save
 
         def step(index, before, given):
-            saved = {"gates": []}
+            saved = {"local": [], "lefts": []}
 
             def run_cell(products, fed, states):
                 after = []
@@ -146,9 +146,14 @@ class WholeLoop:
                     if fed is not None:
                         fed = fed * cell["dropout"] if "dropout" in cell else fed
                         products = products + ops.matmul(fed, cell["feed"])
-                    own, gates = equations.step(products + cell.get("bias", 0), own, cell)
+                    products = products + cell.get("bias", 0)
+                    inputs = ops.split(products, len(equations.inputs), axis=1)
+                    own, values, _ = equations.step(inputs, own, cell)
                     after.append(own)
-                    saved["gates"].append(gates)
+                    if save:
+                        lefts = {n: values[n] for n in equations.products if n != "read"}
+                        saved["local"].append(equations.local_derivatives(values))
+                        saved["lefts"].append(lefts)
                     fed, products = own[0], 0
                 return fed, flatten(after)
 
@@ -199,8 +204,7 @@ class WholeLoop:
             list(map(shift, own, after))
             for own, after in zip(self._states(first), saved["cells"], strict=True)
         ]
-        cells = zip(self.equations, saved["gates"], befores, saved["cells"], strict=True)
-        local = [equations.local_derivatives(*cell) for equations, *cell in cells]
+        local = saved["local"]
         recurrent = [ops.transpose(cell["recurrent"]) for cell in given["cells"]]
         feeds = [ops.transpose(cell["feed"]) if "feed" in cell else None for cell in given["cells"]]
         vector = ops.transpose(given["vector"]) if "vector" in given else None
@@ -245,11 +249,10 @@ class WholeLoop:
             d_cells, d_states = [], self._states(d_state)
             for i in reversed(range(len(d_states))):
                 d_own = [d_states[i][0] + d_hidden, *d_states[i][1:]]
-                d_cell, d_own = self.equations[i].vjp(d_own, at["local"][i], recurrent[i])
+                d_cell, parts, d_own = self.equations[i].vjp(d_own, at["local"][i], recurrent[i])
                 found["cells"].insert(0, d_cell)
                 d_cells.insert(0, d_own)
                 if feeds[i] is not None:
-                    parts = self.equations[i].product_gradients(d_cell, at["local"][i])
                     d_hidden = ops.matmul(ops.concatenate(parts, axis=1), feeds[i])
                     d_hidden = d_hidden * given["cells"][i].get("dropout", 1)
             if self.order == "previous":  # the context is fed
@@ -271,11 +274,10 @@ class WholeLoop:
         if "attentional" in first:
             fed = shift(first["attentional"], saved["outputs"])
         for i, (equations, cell) in enumerate(zip(self.equations, given["cells"], strict=True)):
-            d_cell = found["cells"][i]
-            weights = equations.weight_gradients(
-                d_cell, local[i], saved["gates"][i], befores[i][0], cell
-            )
-            products = ops.concatenate(equations.product_gradients(d_cell, local[i]), axis=2)
+            d_sums = equations.sum_gradients(found["cells"][i], local[i])
+            lefts = {"read": befores[i][0]} | saved["lefts"][i]
+            weights = equations.weight_gradients(d_sums, lefts, cell)
+            products = ops.concatenate([d_sums[name] for name in equations.inputs], axis=2)
             if i == 0:
                 gradients["projected"] = products
             if "bias" in cell:
