@@ -156,7 +156,7 @@ EXERCISES = {
         ),
         (
             {
-                "en": "The energy of a state depends on this state alone, not on its place.",
+                "en": "The energy of a state depends on this state alone, not on its position.",
                 "zh": "一个状态的能量只取决于它自己，与位置无关。",
             },
             {
@@ -225,7 +225,7 @@ EXERCISES = {
         Numbers([4, 7], tolerance=0.1),
         (
             {
-                "en": "The window holds D places on either side of its centre.",
+                "en": "The window holds D positions on either side of its centre.",
                 "zh": "窗口在中心两侧各有 D 个位置。",
             },
             {
@@ -246,7 +246,7 @@ EXERCISES = {
         Numbers((1 + 2 * math.exp(-0.5) + 2 * math.exp(-2)) / 5, tolerance=2e-3),
         (
             {
-                "en": "The softmax gives each of the five places 1/5. What does the bell leave?",
+                "en": "The softmax gives each of the five positions 1/5. What does the bell leave?",
                 "zh": "softmax 给五个位置各 1/5。钟形曲线留下多少？",
             },
             {
@@ -274,7 +274,7 @@ EXERCISES = {
             },
         ),
         {
-            "en": "0: the score has no column for places that it was not built for.",
+            "en": "0: the score has no column for positions that it was not built for.",
             "zh": "0：对建层时没有的位置，得分没有对应的列。",
         },
     ),
@@ -345,7 +345,7 @@ EXERCISES = {
     ),
     "5.2": Exercise(
         {
-            "en": "a number, or the array of the weights over six places from the second time on",
+            "en": "a number, or the array of the weights over six positions from the second time on",
             "zh": "一个数，或从第二次起六个位置上权重的数组",
         },
         Numbers(1 / 6, tolerance=1e-3, repeated=True),
@@ -356,7 +356,7 @@ EXERCISES = {
             },
         ),
         {
-            "en": "exp(e) over (n - 1) exp(e) is the same for all places: each of six gets 1/6.",
+            "en": "exp(e) over (n - 1) exp(e) is the same for all positions: each of six gets 1/6.",
             "zh": "exp(e) 除以 (n - 1) exp(e)，所有位置都相同：六个位置各得 1/6。",
         },
     ),
@@ -432,7 +432,7 @@ EXERCISES = {
     ),
     "6.3": Exercise(
         {
-            "en": "a list of the places whose output changes, counted from 0",
+            "en": "a list of the positions whose output changes, counted from 0",
             "zh": "输出有变化的位置的列表，从 0 数起",
         },
         Numbers([4], tolerance=0.1),
@@ -498,7 +498,7 @@ EXERCISES = {
         Numbers(0, tolerance=1e-3),
         (
             {
-                "en": "Compare `pooled_output` of a text with four places of padding and without.",
+                "en": "Compare `pooled_output` of a text with four positions of padding and without.",
                 "zh": "比较同一文本有、无四个填充位置时的 `pooled_output`。",
             },
         ),

@@ -374,6 +374,6 @@ def _draw_heads(
 
 
 def _ticks(labels: list[str], inches: float, fontsize: float) -> tuple[range, list[str]]:
-    """Return places and labels: of every so many tokens where cells are smaller than letters."""
+    """Return positions and labels: of every so many tokens where cells are smaller than letters."""
     stride = max(1, math.ceil((fontsize + 1) * len(labels) / (inches * _POINTS)))
     return range(0, len(labels), stride), labels[::stride]

@@ -214,7 +214,7 @@ def _draw(
     figure = new_figure(figsize=(width, 1), dpi=dpi)
     colours = colors_of(colormap)
     style: dict[str, Any] = {"family": families, "parse_math": False}
-    # Places are in inches, and negative until the height is known.
+    # Positions are in inches, and negative until the height is known.
     style |= {"fontsize": 10, "va": "center_baseline", "transform": figure.dpi_scale_trans}
     down = _MARGIN + _LINE / 2
     if title:

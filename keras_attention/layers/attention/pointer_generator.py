@@ -36,7 +36,7 @@ class PointerGenerator(arguments.Configured, keras.layers.Layer):
     Call arguments:
         logits: Scores of the vocabulary's words `(B, T, V)`.
         scores: Attention weights `(B, T, S)`, zero at padding.
-        source_ids: Integer ids of the source's words in the extended vocabulary `(B, S)`. Places
+        source_ids: Integer ids of the source's words in the extended vocabulary `(B, S)`. Positions
             whose id lies outside (-1, for instance) are never copied.
         context, state, inputs: `(B, T, Dc)`, `(B, T, Ds)` and `(B, T, Dx)`; the inputs are most
             often the embedded word before.

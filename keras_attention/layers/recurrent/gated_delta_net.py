@@ -174,11 +174,11 @@ class GatedDeltaNet(SelfAttention, keras.layers.Layer):
         self._check_call(query, mask, use_causal_mask)
         if mask is not None:  # the real steps first: neither convolution nor state meets padding
             mask = ops.broadcast_to(ops.cast(mask, "bool"), ops.shape(query)[:2])
-            places = real_positions(mask, query)
-            query = gather_rows(zero_masked(query, mask), real_order(mask, places))
+            positions = real_positions(mask, query)
+            query = gather_rows(zero_masked(query, mask), real_order(mask, positions))
         given, _ = self._given(query, self._conv_state(ops.shape(query)[0]))
         output = self._output(gated_delta_rule(*given, chunk_size=self.chunk_size), query)
-        return output if mask is None else zero_masked(gather_rows(output, places), mask)
+        return output if mask is None else zero_masked(gather_rows(output, positions), mask)
 
     def initial_state(self, batch_size: Tensor) -> dict:
         """Return the state before the first step.
