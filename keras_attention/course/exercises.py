@@ -345,7 +345,7 @@ EXERCISES = {
     ),
     "5.2": Exercise(
         {
-            "en": "a number, or the array of the weights over six positions from the second time on",
+            "en": "a number, or the array of weights over six positions from the second time on",
             "zh": "一个数，或从第二次起六个位置上权重的数组",
         },
         Numbers(1 / 6, tolerance=1e-3, repeated=True),
@@ -498,7 +498,7 @@ EXERCISES = {
         Numbers(0, tolerance=1e-3),
         (
             {
-                "en": "Compare `pooled_output` of a text with four positions of padding and without.",
+                "en": "Compare the `pooled_output` of a text with and without four of padding.",
                 "zh": "比较同一文本有、无四个填充位置时的 `pooled_output`。",
             },
         ),
