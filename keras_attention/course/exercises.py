@@ -498,7 +498,7 @@ EXERCISES = {
         Numbers(0, tolerance=1e-3),
         (
             {
-                "en": "Compare the `pooled_output` of a text with and without four of padding.",
+                "en": "Compare the `pooled_output` of a text with and without four padding ids.",
                 "zh": "比较同一文本有、无四个填充位置时的 `pooled_output`。",
             },
         ),
