@@ -163,3 +163,25 @@ def test_keras_layers_as_the_step(mode):
             last = ops.convert_to_tensor(tokens[:, place, index])
         found = ops.convert_to_numpy(result.log_probabilities)[:, place]
         np.testing.assert_allclose(found, total, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="SavedModels are TensorFlow's")
+def test_a_saved_model_ends_with_any_of_several_tokens(tmp_path):
+    import tensorflow as tf
+
+    chain = Chain(3, VOCABULARY, 7, seed=60)
+    options = {**OPTIONS, "end_id": [END, 5], "max_length": 6}
+
+    def search(state):
+        greedy = greedy_search(chain.step, state, **options)
+        beam = beam_search(chain.step, state, beam_size=3, **options)
+        return {"greedy": greedy.tokens, "beam": beam.tokens}
+
+    expected = search(chain.state())
+    assert np.isin(5, expected["greedy"]) or np.isin(5, expected["beam"])
+    module = tf.Module()
+    module.search = prepare(search, "tf.function", chain.state(), VOCABULARY)
+    tf.saved_model.save(module, str(tmp_path / "model"))
+    found = tf.saved_model.load(str(tmp_path / "model")).search(chain.state())
+    for name, tokens in expected.items():
+        np.testing.assert_array_equal(found[name], tokens)

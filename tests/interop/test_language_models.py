@@ -1,5 +1,6 @@
-"""The attention of gpt-oss and of Gemma 2: what Hugging Face's modules gave is recorded."""
+"""The attention of gpt-oss, Gemma 2, DiffLlama: what Hugging Face's modules gave is recorded."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from tests.contracts.backend import to_numpy
 
 RECORDED = Path(__file__).parent / "recorded"
 B, T, D, HEADS, SIZE, WINDOW, THETA, CAP = 2, 7, 20, 4, 6, 3, 50.0, 1.5
+DEPTH = 3
 OPTIONS = {
     "gpt_oss": {"sink_logits": True, "window": WINDOW},
     "gemma2": {"score_mod": softcap(CAP)},
@@ -45,3 +47,22 @@ def test_the_modules_of_hugging_face(name):
     for t in range(T):
         step, _, state = layer.step(x[:, t], None, state, t)
         np.testing.assert_allclose(to_numpy(step), arrays["output"][:, t], atol=1e-5)
+
+
+def test_the_differential_attention_of_the_docs():
+    page = (Path(__file__).parents[2] / "docs/layers/newer_options.md").read_text("utf-8")
+    (code,) = (
+        each for each in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "lambdas" in each
+    )
+    names = {"np": np, "x": np.ones((2, 9, 8), "float32")}
+    exec(code, names)
+    with np.load(RECORDED / "diffllama.npz") as file:
+        arrays = dict(file)
+    half = HEADS // 2
+    layer = names["DifferentialAttention"](half, SIZE, depth=DEPTH)
+    layer.build((None, None, D))
+    kernels = [arrays[f"{part}_proj.weight"].T.reshape(D, 2, half, SIZE) for part in "qkv"]
+    layer.project.kernel.assign(np.concatenate(kernels, axis=1))
+    layer.output_layer.kernel.assign(arrays["o_proj.weight"].T)
+    layer.lambdas.assign(np.stack([arrays[f"lambda_{name}"] for name in ("q1", "k1", "q2", "k2")]))
+    np.testing.assert_allclose(to_numpy(layer(arrays["x"])), arrays["output"], atol=1e-5)
