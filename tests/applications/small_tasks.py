@@ -16,7 +16,7 @@ SMALL = ["--model.embedding_size=6", "--model.units=6", "--model.dropout=0"]
 TASKS = {
     "translation": [
         *["--data.dataset=dates", *SMALL],
-        "--training.batch_size=6",
+        *["--training.batch_size=6", "--training.schedule=constant"],
     ],
     "summarization": ["--data.dataset=reports", *SMALL, "--training.batch_size=6"],
     "classification": [

@@ -257,7 +257,7 @@ def test_the_command_takes_streams(tmp_path, capsys):
     assert status == 0 and len(out.splitlines()) == 9
     assert predicted("--streams", "1")[1] == out
     status, out, error = predicted("--streams", "0")
-    assert (status, out) == (2, "") and "at least 1" in error
+    assert (status, out) == (2, "") and "`streams` must be a positive integer" in error
 
 
 def test_a_preset_holds_the_streams_only_where_a_number_was_given(tmp_path):

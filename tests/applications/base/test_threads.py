@@ -113,6 +113,7 @@ USES = {
     "AnswerRanker": (lambda task, text: [a.score for a in task.rank(*text[:2])], QUESTIONS),
     "TextClassifier": (lambda task, text: task.classify([text])[0].probabilities, TEXTS),
     "PairClassifier": (lambda task, pair: task.classify([pair])[0].probabilities, PAIRS),
+    "TokenClassifier": (lambda task, text: task.tag([text])[0].tags, TEXTS),
 }
 
 
