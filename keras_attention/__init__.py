@@ -1,7 +1,5 @@
 """Attention layers for Keras 3, and what decodes, trains and scores with them."""
 
-from pathlib import Path as _Path
-
 from keras_attention.layers import (
     CRF,
     SSRU,
@@ -61,9 +59,3 @@ __all__ = [
     "TransformerEncoder",
     "automatic_derivatives",
 ]
-
-# In a clone, `keras_attention.applications` lies beside this folder. Python that starts there
-# imports this folder in place of an installed copy, and has to find the applications, too.
-_HERE = _Path(__file__).resolve().parent
-if not (_HERE / "applications").exists() and (_HERE.parent / "applications").exists():
-    __path__.append(str(_HERE.parent))

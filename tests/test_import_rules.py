@@ -2,12 +2,10 @@
 
 import subprocess
 import sys
-from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
 
-import keras_attention
 from tests.import_rules import TASKS, check_source, cycles, module_name
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -31,12 +29,6 @@ def test_no_module_imports_itself_over_others():
     paths = [path for path in python_files() if path.parts[0] in FOLDERS[:2]]
     sources = {module_name(path): (REPOSITORY / path).read_text(encoding="utf-8") for path in paths}
     assert not cycles(sources)
-
-
-def test_applications_are_found_in_a_clone_without_its_installation():
-    # Python that starts in a clone imports its folder `keras_attention`, not an installed copy.
-    spec = PathFinder.find_spec("keras_attention.applications", keras_attention.__path__)
-    assert spec is not None and Path(spec.origin).name == "__init__.py"
 
 
 def test_a_circle_is_found():
