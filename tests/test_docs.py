@@ -291,3 +291,14 @@ def test_the_page_says_what_it_shows_of_each_task():
     shown = re.findall(r"^\| ([a-z ]+) \|", table, re.MULTILINE)[1:]
     expected = {name.replace("-", " ").replace("summariz", "summaris") for name in TASKS}
     assert set(shown) == expected
+
+
+def test_the_gallery_shows_the_picture_of_every_layer():
+    gallery = (REPOSITORY / "docs" / "gallery.md").read_text(encoding="utf-8")
+    drawn = {
+        page.stem
+        for page in (REPOSITORY / "docs" / "layers").glob("*.md")
+        if f"](../pictures/{page.stem}.png" in page.read_text(encoding="utf-8")
+    }
+    shown = set(re.findall(r"^### .*\(layers/(\w+)\.md\)\n\n!\[", gallery, re.MULTILINE))
+    assert len(drawn) > 15 and drawn == shown
