@@ -11,6 +11,7 @@ import pytest
 from keras_attention.applications import answer_selection, classification, translation
 from keras_attention.applications.answer_selection import AnswerSelectionConfig
 from keras_attention.applications.base.train import train_task
+from keras_attention.applications.command.tasks import TASKS
 from keras_attention.applications.schema.reading import load_config
 from keras_attention.applications.translation.config import TranslationConfig
 from tests.docs_examples import (
@@ -268,3 +269,36 @@ def test_the_way_of_a_text_names_functions_that_are_there():
     for function, file in rows:
         source = (REPOSITORY / "applications" / file).read_text(encoding="utf-8")
         assert f"def {function}(" in source, (function, file)
+
+
+NUMBERS = {4: ("four", "四"), 5: ("five", "五"), 6: ("six", "六")}
+FIRST_PAGES = ["README.md", "README.zh.md", "docs/index.md", "docs/index.zh.md"]
+
+
+@pytest.mark.parametrize("page", FIRST_PAGES)
+def test_a_first_page_names_all_tasks(page):
+    text = (REPOSITORY / page).read_text(encoding="utf-8")
+    for task in TASKS.values():
+        for name in task.classes or [task.task_class]:
+            assert f"`{name}`" in text
+    english, chinese = NUMBERS[len(TASKS)]
+    assert f"{english} tasks" in text or f"{chinese}个任务" in text
+
+
+def test_the_page_says_what_it_shows_of_each_task():
+    text = (REPOSITORY / "docs" / "serve.md").read_text(encoding="utf-8")
+    table = text[text.index("| task | answers") :].split("\n\n")[0]
+    shown = re.findall(r"^\| ([a-z ]+) \|", table, re.MULTILINE)[1:]
+    expected = {name.replace("-", " ").replace("summariz", "summaris") for name in TASKS}
+    assert set(shown) == expected
+
+
+def test_the_gallery_shows_the_picture_of_every_layer():
+    gallery = (REPOSITORY / "docs" / "gallery.md").read_text(encoding="utf-8")
+    drawn = {
+        page.stem
+        for page in (REPOSITORY / "docs" / "layers").glob("*.md")
+        if f"](../pictures/{page.stem}.png" in page.read_text(encoding="utf-8")
+    }
+    shown = set(re.findall(r"^### .*\(layers/(\w+)\.md\)\n\n!\[", gallery, re.MULTILINE))
+    assert len(drawn) > 15 and drawn == shown

@@ -61,3 +61,17 @@ def test_a_wrong_command_is_found(line):
     text = f"```bash\necho a | keras-attention {line}  # comment\n```\n"
     with pytest.raises((SystemExit, UserError)):
         check(commands(text, "keras-attention")[0])
+
+
+def test_installations_in_a_clone_are_editable():
+    # Python that starts in a clone imports its folder `keras_attention`, which without
+    # `--editable` has no `keras_attention.applications`.
+    installs = re.compile(r"pip install[^`\n|]*?(?=[`\n|]|$)")
+    found = [
+        (page.name, command)
+        for page in pages(REPOSITORY)
+        for command in installs.findall(page.read_text(encoding="utf-8"))
+        if re.search(r"""(^|\s)["']?\.(\[[\w,]+\])?["']?(\s|$)""", command)
+    ]
+    assert len(found) >= 8
+    assert not [each for each in found if "--editable" not in each[1]]

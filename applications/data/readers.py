@@ -115,4 +115,5 @@ def check_column(column: str, columns: Sequence[str], place: Line | str) -> None
             place,
             f"there is no column '{column}'.{did_you_mean(column, columns)} "
             f"Columns: {', '.join(columns) or 'none'}",
+            "the settings data.…_column, such as data.text_column, say which are read",
         )

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from keras_attention.visualization import ShadedTokens
+from keras_attention.visualization import ShadedTokens, display_tokens
 
-from ..show.explanation import AttentionMap, ExplainedAnswer, Explanation
-from ..show.results import Shown
+from ..show.explanation import AttentionMap, ExplainedAnswer, Explanation, Tokens, attention_map
+from ..show.results import Shown, noted
+from ..show.unknown import unknown_note
 from . import metrics
 
 COLORS = ("#9ecae1", "#a1d99b", "#fdae6b", "#bcbddc", "#fc9272", "#c7e9c0", "#fdd0a2", "#d9d9d9")
@@ -55,6 +56,8 @@ class Tagged(Shown):
         alternatives: the best sequences of tags, this one first, and their probabilities.
         predicate: the index of the predicate, of a sentence with roles.
         maps: what the words attended to, where that was asked for and the network attends.
+        unknown: the indices of the words that the vocabulary lacks. Where the network reads
+            letters, it reads those of these words too.
 
     Example:
 
@@ -80,6 +83,12 @@ class Tagged(Shown):
     alternatives: list[tuple[list[str], float]] = dataclasses.field(default_factory=list)
     predicate: int | None = None
     maps: list[AttentionMap] = dataclasses.field(default_factory=list, repr=False)
+    unknown: tuple[int, ...] = dataclasses.field(default=(), repr=False)
+
+    @property
+    def note(self) -> str:
+        """How many words are unknown to the model, and which; "" where all are known."""
+        return unknown_note(len(self.words), [self.words[index] for index in self.unknown])
 
     @property
     def spans(self) -> list[Span]:
@@ -139,7 +148,7 @@ class Tagged(Shown):
             lines.append(f"{mark}{word:<{width}}  {tag:<10}  {few}")
         for tags, probability in self.alternatives[1:]:
             lines.append(f"{probability:.3f}  {' '.join(tags)}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *filter(None, [self.note])])
 
     def as_json(self) -> dict[str, Any]:
         """Return the words, tags, offsets, probabilities and spans as JSON types."""
@@ -149,7 +158,11 @@ class Tagged(Shown):
         if metrics.are_of_spans(self.names):
             names = ("label", "text", "start", "end", "probability")
             found["spans"] = [{name: getattr(s, name) for name in names} for s in self.spans]
-        return found if self.predicate is None else {**found, "predicate": self.predicate}
+        if self.predicate is not None:
+            found["predicate"] = self.predicate
+        if self.unknown:
+            found["unknown"] = [self.words[index] for index in self.unknown]
+        return found
 
     def explanation(self, inputs: dict[str, str]) -> Explanation:
         """Return the best sequences of tags and the attention, for a page."""
@@ -159,18 +172,16 @@ class Tagged(Shown):
             said[0] = (self.summary, said[0][1])
         answers = [ExplainedAnswer(text, p) for text, p in said]
         answers[0] = dataclasses.replace(answers[0], maps=[*self._sure(), *self.maps])
-        return Explanation("tagging", inputs, self.summary, answers)
+        notes = [self.note] if self.note else []
+        return Explanation("tagging", inputs, self.summary, answers, notes)
 
     def _sure(self) -> list[AttentionMap]:
         """Return how sure the tags are as a map of one row."""
-        from ..show.explanation import attention_map
-
-        rows = self.shaded[0]
-        return (
-            [attention_map("tags", ["tags"], list(rows.tokens), [rows.weights])]
-            if self.words
-            else []
-        )
+        if not self.words:
+            return []
+        shaded = self.shaded[0]
+        columns = Tokens(display_tokens(shaded.tokens), unknown=list(self.unknown))
+        return [attention_map("tags", ["tags"], columns, [shaded.weights])]
 
     def plot(self, path: Path | str | None = None) -> Any:
         if not self.words:
@@ -193,7 +204,8 @@ class Tagged(Shown):
                 pieces.append(_mark(word, tag, color, p) + " ")
         table = "".join(map(self._row, range(len(self.words))))
         folded = f"<details><summary>Probabilities</summary><table>{table}</table></details>"
-        return f'<p dir="auto" style="line-height: 2.2">{"".join(pieces)}</p>{folded}'
+        text = f'<p dir="auto" style="line-height: 2.2">{"".join(pieces)}</p>'
+        return text + noted(self.note) + folded
 
     def _row(self, word: int) -> str:
         cells = [f"{html.escape(name)} {p:.3f}" for name, p in self.likeliest(word)]

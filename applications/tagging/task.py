@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_attention.layers import CRF
 from keras_attention.losses import CRFLoss
+from keras_attention.visualization import display_tokens
 
 from ..base.backend import of_at_most, service_of
 from ..base.preprocessor import is_column, weights_of
@@ -17,9 +18,9 @@ from ..base.task import TextTask
 from ..data.corpus import Corpus
 from ..data.vectors import read_first_words, start_vectors
 from ..errors import Problems, UserError, check_counts, say, shown
-from ..show.explanation import AttentionMap, Explanation, attention_map
+from ..show.explanation import AttentionMap, Explanation, Tokens, attention_map
 from ..show.results import Results
-from ..text import BucketedBatches
+from ..text import UNK_ID, BucketedBatches
 from . import data, metrics, results
 from .config import TaggingConfig
 from .data import Sentence, as_sentences, cut
@@ -452,6 +453,7 @@ class TokenClassifier(TextTask):
         ranks = {name: each.ndim for name, each in inputs.items()}
         run = self._compiled(("answer", alternatives, attends), answer, ranks)
         found = keras.tree.map_structure(ops.convert_to_numpy, run(inputs))
+        found["unknown"] = inputs["words"] == UNK_ID
         return [{name: each[row] for name, each in found.items()} for row in range(len(sentences))]
 
     def _tagged(self, given: Any, sentence: Sentence, answer: Mapping[str, Any]) -> results.Tagged:
@@ -470,6 +472,7 @@ class TokenClassifier(TextTask):
         if "paths" in answer:
             found = answer["paths"], answer["likelihoods"]
             alternatives = results.alternatives_of(*found, names, count)
+        unknown = np.flatnonzero(answer["unknown"][:count]).tolist()
         return results.Tagged(
             text,
             words,
@@ -479,13 +482,14 @@ class TokenClassifier(TextTask):
             answer["probabilities"][:count].astype("float64"),
             alternatives,
             sentence.predicate,
-            self._maps(words, answer),
+            self._maps(Tokens(display_tokens(words), unknown=unknown), answer),
+            tuple(unknown),
         )
 
-    def _maps(self, words: list[str], answer: Mapping[str, Any]) -> list[AttentionMap]:
-        if "attention" not in answer or not words:
+    def _maps(self, words: Tokens, answer: Mapping[str, Any]) -> list[AttentionMap]:
+        if "attention" not in answer or not words.tokens:
             return []
-        count = len(words)
+        count = len(words.tokens)
         weights = answer["attention"][:, :, :count, :count]
         return [attention_map("self-attention", words, words, weights)]
 

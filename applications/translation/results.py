@@ -104,7 +104,10 @@ class Translation(Searched):
 
     def _drawn(self, words: bool) -> tuple[np.ndarray, list[str], list[str]]:
         drawn = self.alignment, self.source_tokens, self.tokens
-        return whole_words(*drawn) if words else drawn
+        if not words:
+            return drawn
+        weights, source, target = whole_words(*drawn)
+        return weights, _labels(source), _labels(target)
 
 
 def whole_words(
@@ -206,7 +209,6 @@ def maps_of(
     result: Translation,
     maps: dict[str, Any],
     place: int,
-    preprocessor: TranslationPreprocessor,
     layer: int = -1,
     head: int | None = None,
 ) -> list[AttentionMap]:
@@ -216,9 +218,9 @@ def maps_of(
     """
     if not result.ids:
         return []
-    source = _with_words(preprocessor.source_tokenizer, result.source_tokens)
+    source = _with_words(result.source_tokens)
     source = dataclasses.replace(source, unknown=list(result.unknown))
-    target = _with_words(preprocessor.target_tokenizer, result.tokens)
+    target = _with_words(result.tokens)
     # When the decoder writes a word, it has read the start and the words before.
     before = Tokens(["<start>", *target.tokens[:-1]])
     sides = {"cross-attention": (target, source), "encoder self-attention": (source, source)}
@@ -231,13 +233,17 @@ def maps_of(
     return found
 
 
-def _with_words(tokenizer: Tokenizer, tokens: Sequence[str]) -> Tokens:
-    """Return tokens as a side of a map, with the words that they are pieces of."""
-    words, of_token = tokenizer.join(tokens).split(), words_of_tokens(tokenizer, tokens)
-    labels = display_tokens(tokens)
-    if len(words) == len(tokens) or any(word >= len(words) for word in of_token):
-        return Tokens(labels)
-    return Tokens(labels, words, of_token, "words")
+def _with_words(tokens: Sequence[str]) -> Tokens:
+    """Return tokens as a side of a map, with the words that pictures show in their place."""
+    words, of_token = join_pieces(tokens)
+    if len(words) == len(tokens):
+        return Tokens(display_tokens(tokens))
+    return Tokens(display_tokens(tokens), _labels(words), of_token, "words")
+
+
+def _labels(words: Sequence[str]) -> list[str]:
+    """Return words as people read them: none is a piece that continues the one before it."""
+    return [display_tokens([word])[0] for word in words]
 
 
 def words_of_line(tokenizer: Tokenizer, line: str) -> list[int]:

@@ -625,7 +625,7 @@ class Translator(SearchTask):
             ExplainedAnswer(
                 each.text,
                 each.score,
-                maps_of(each, maps, place, self.preprocessor, layer, head),
+                maps_of(each, maps, place, layer, head),
                 each.token_log_probabilities or [],
             )
             for place, each in enumerate(ranked)

@@ -1,7 +1,8 @@
 """Puts the list of all configuration keys of a task, as the command prints it, into a page."""
 
-import os
 import re
+
+from keras_attention_command import quiet
 
 PLACE = re.compile(r"\{\{ configuration (\S+) \}\}")
 
@@ -12,7 +13,7 @@ def on_page_markdown(markdown: str, **_) -> str:
 
 
 def _keys(task: str) -> str:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    quiet()
     from keras_attention.applications.command.cli import load_task
     from keras_attention.applications.schema.help import config_help
 

@@ -1,8 +1,8 @@
 """Makes the live examples of the pages, from the package's own preset, at each build."""
 
-import os
 from functools import cache
 
+from keras_attention_command import quiet
 from mkdocs.structure.files import File, Files
 from mkdocs.utils import get_relative_url
 
@@ -18,7 +18,7 @@ MARK = '<div class="live-translator"'
 @cache
 def contents() -> dict[str, str]:
     """Return the files: the page with the answers of `dates`, and `dates` for the browser."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    quiet()
     from keras_attention.applications.show.explanation import page
     from keras_attention.applications.translation import Translator
     from keras_attention.applications.translation.web_export import MODEL, PAGE, model_script

@@ -264,6 +264,12 @@ LONG = "so " * 100_000
         ("train", WHOLE, ["--data.text_column=txt"], "line 1: there is no column 'txt'. Did you"),
         (
             "train",
+            "a,b\n1,2\n",
+            [],
+            "Columns: a,b; the settings data.…_column, such as data.text_c",
+        ),
+        (
+            "train",
             WHOLE,
             ["--data.second_column=b", "--model.architecture=cross"],
             "no column 'b'",

@@ -149,7 +149,7 @@ def test_a_text_is_typed_and_answered(page, tasks):
     assert answers.get_by_role("radio").count() == 3
     for place in (0, 1):
         answers.get_by_role("radio").nth(place).check()
-        expected = 100 * found.answers[place].maps[0].matrix()[0]
+        expected = 100 * found.answers[place].maps[0].matrix(groups=True)[0]
         np.testing.assert_allclose(numbers(page), expected, atol=0.51)
 
 
@@ -204,11 +204,11 @@ def test_a_word_shows_where_it_looked_by_mouse_and_by_keyboard(page, tasks):
     show(page, DATE)
     (first,) = tasks["dates"].explain(DATE).answers[0].maps[:1]
     written, read = (page.get_by_role("toolbar", name=name) for name in ("Output", "Input"))
-    weights = first.matrix()[0]
+    weights = first.matrix(groups=True)[0]
 
     def said(row):
-        best = first.columns.tokens[int(weights[row].argmax())]
-        return f"“{first.rows.tokens[row]}” looked at “{best}” "
+        best = first.columns.groups[int(weights[row].argmax())]
+        return f"“{first.rows.groups[row]}” looked at “{best}” "
 
     written.get_by_role("button").nth(2).hover()
     assert page.locator(".said").inner_text().startswith(said(2))
@@ -226,7 +226,7 @@ def test_a_word_shows_where_it_looked_by_mouse_and_by_keyboard(page, tasks):
     page.keyboard.press("End")
     assert page.locator(".said").inner_text().startswith(said(len(weights) - 1))
     page.keyboard.press("ArrowDown")
-    name = first.columns.tokens[0]
+    name = first.columns.groups[0]
     assert page.locator(".said").inner_text().startswith(f"“{name}” was looked at by “")
     assert page.evaluate("document.activeElement.textContent") == name
     assert page.locator("th.chosen").inner_text() == name
@@ -236,11 +236,13 @@ def test_a_word_shows_where_it_looked_by_mouse_and_by_keyboard(page, tasks):
 def test_whole_words_in_place_of_pieces(page, tasks):
     show(page, DATE)
     (found,) = tasks["dates"].explain(DATE).answers[0].maps
-    page.get_by_label("Whole words").check()
-    expected = 100 * found.matrix(groups=True)[0]
-    np.testing.assert_allclose(numbers(page), expected, atol=0.51)
-    heads = page.locator("thead th").all_text_contents()
-    assert heads == found.columns.groups == ["4", "juin", "1999"]
+    for of_words, labels in ((True, found.columns.groups), (False, found.columns.tokens)):
+        box = page.get_by_label("Whole words")
+        assert of_words == box.is_checked()
+        np.testing.assert_allclose(numbers(page), 100 * found.matrix(groups=of_words)[0], atol=0.51)
+        assert page.locator("thead th").all_text_contents() == labels
+        box.uncheck()
+    assert found.columns.groups == ["4", "juin", *"1999"]
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from keras_attention.applications.classification import PairClassifier, TextClas
 from keras_attention.applications.show.results import MOST_SHOWN, Results
 from keras_attention.applications.show.unknown import unknown_note, unknown_words
 from keras_attention.applications.summarization import Summarizer
+from keras_attention.applications.tagging import TokenClassifier
 from keras_attention.applications.translation import Translation, Translator
 from tests.applications.commands import call_command
 
@@ -157,3 +158,20 @@ def test_a_long_list_is_cut():
     assert html.count("<li>") == MOST_SHOWN and "3 more: results[20:]" in html
     assert "&lt;b&gt;" in html and "<b>" not in html.replace("<b></b>", "")
     assert Results()._repr_html_() == '<ol start="0"></ol>'
+
+
+def test_tags_say_it():
+    tags = [["B-A", "O", "O", "O"], ["O", "B-A", "O"]]
+    words = [line.split() for line in KNOWN]
+    tagger = TokenClassifier.from_texts(words, tags, units=8, architecture="self-attention")
+    result = tagger.tag(MIXED)
+    assert result.note == NOTE and tagger.tag(KNOWN[0]).note == ""
+    assert NOTE in result._repr_html_() and result.show().endswith(NOTE)
+    assert result.as_json()["unknown"] == ["wolf", "there"]
+    assert "unknown" not in tagger.tag(KNOWN[0]).as_json()
+    # Sorted by length inside of a batch, and padded: each keeps its own.
+    assert [each.unknown for each in tagger.tag([MIXED, "the", "bear runs"])] == [(1, 3), (), (0,)]
+    found = tagger.explain(MIXED)
+    assert found.notes == [NOTE]
+    shaded, attention = found.answers[0].maps
+    assert shaded.columns.unknown == attention.columns.unknown == attention.rows.unknown == [1, 3]
