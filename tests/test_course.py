@@ -301,3 +301,11 @@ def test_arguments_that_share_a_description_may_stand_on_several_lines():
     hook["KerasDocstrings"]().on_object(obj=documented)
     expected = ["Args:", "    size, rate, units, **kwargs: As in `Dense`,", "        or more."]
     assert documented.docstring.value.split("\n") == expected
+
+
+@LECTURES
+def test_a_lecture_starts_tensorflow_quietly(path):
+    first = build.code(build.cells(path))[0].source
+    imports = [line for line in first.splitlines() if re.match(r"(import|from) ", line)]
+    assert imports[0] == "from keras_attention_command import quiet"
+    assert first.index("\nquiet()\n") < first.index(imports[1])

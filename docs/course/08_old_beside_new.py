@@ -12,6 +12,10 @@
 # **写法**用几行代码重写一遍，放在我们的写法旁边，用同类的小数据运行。每种写法的问题都用测量说明，而不是争论。
 
 # %%
+from keras_attention_command import quiet
+
+quiet()
+
 import keras
 import numpy as np
 from keras import layers, ops

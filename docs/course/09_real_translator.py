@@ -38,6 +38,10 @@
 
 # %%
 # %matplotlib inline
+from keras_attention_command import quiet
+
+quiet()
+
 import matplotlib.pyplot as plt
 import numpy as np
 

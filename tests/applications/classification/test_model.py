@@ -140,7 +140,7 @@ def attention_of(model, name):
     if name.startswith("cross"):
         return encoder, "cross"
     if name.startswith("inner"):
-        return encoder, "backward"  # which comes to the padding first
+        return encoder, "backward_gru"  # which comes to the padding first
     return encoder.pool, "attention"
 
 
