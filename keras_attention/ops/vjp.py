@@ -191,12 +191,14 @@ def _in_this_graph(tensor: Tensor) -> Tensor:
     """Return the symbol of `tensor` in the TensorFlow graph that is being built.
 
     TensorFlow cannot differentiate a loop whose body has a branch if the gradient of that branch
-    refers to tensors outside of it.
+    refers to tensors outside of it. A variable of several replicas is read here: Keras takes it for
+    a tensor.
     """
-    if not is_in_graph(tensor):
-        return tensor
     import tensorflow as tf
 
+    tensor = tf.convert_to_tensor(tensor)
+    if not is_in_graph(tensor):
+        return tensor
     graph = tf.compat.v1.get_default_graph()
     return graph.capture(tensor) if hasattr(graph, "capture") else tensor
 

@@ -17,6 +17,12 @@ from keras_attention.distribute import (
     replica_batches,
     spread_seeds,
 )
+from keras_attention.layers import (
+    AttentionDecoder,
+    BahdanauAttention,
+    CoverageAttention,
+    MonotonicAttention,
+)
 from keras_attention.losses import MaskedSparseCategoricalCrossentropy
 from tests.distribute.same_training import (
     WORDS,
@@ -38,6 +44,24 @@ def single():
 @pytest.mark.by_default("3")
 def test_replicas_agree_with_one_device(single, replicas):
     assert_same(single, train(mirrored(replicas)))
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [
+        lambda: BahdanauAttention(5),
+        lambda: CoverageAttention(5),
+        lambda: MonotonicAttention(BahdanauAttention(5)),
+    ],
+    ids=["bahdanau", "coverage", "monotonic"],
+)
+def test_a_layer_is_called_where_no_replica_runs(attention):
+    """In the strategy's scope, as a model's constructor does that calls its layers."""
+    words, memory = np.ones((2, 3, 7), "float32"), np.ones((2, 5, 11), "float32")
+    with mirrored(2).scope():
+        layer = AttentionDecoder(keras.layers.GRUCell(13), attention())
+        found = layer(words, memory)
+    np.testing.assert_allclose(found, layer(words, memory), atol=1e-6)
 
 
 @pytest.mark.slow
