@@ -62,7 +62,7 @@ class BackboneTokenizer(Tokenizer):
         names = [getattr(self.tokenizer, name, None) for name in ("oov_token", "unk_token")]
         vocabulary = self.tokenizer.get_vocabulary()
         known = [name for name in (*names, "<unk>") if name in vocabulary]
-        return vocabulary.index(known[0]) + OFFSET if known else None
+        return int(self.tokenizer.token_to_id(known[0])) + OFFSET if known else None
 
     @property
     def vocabulary(self) -> list[str]:
