@@ -195,6 +195,7 @@ def test_in_a_preset_a_file_and_exported(tagger, tmp_path):
     again = TokenClassifier.from_preset(tmp_path / "preset")
     assert isinstance(again.preprocessor.tokenizer, BackboneTokenizer)
     for task in (again, keras.saving.load_model(tmp_path / "task.keras")):
+        assert len(task.trainable_variables) == len(tagger.trainable_variables)  # still frozen
         for result, wanted in zip(task.tag(texts, are_words=False), expected, strict=True):
             np.testing.assert_allclose(result.probabilities, wanted.probabilities, atol=1e-5)
     tagger.export(tmp_path / "served")
