@@ -24,6 +24,7 @@ PIECES = ["anna", "lives", "in", "rom", "##e", "likes", "bob", "st", "##on", "."
 LONGEST = 23
 WORDS = [["Anna", "lives", "in", "Rome"], ["Rome", "likes", "Bob", "Stone"]] * 12
 TAGS = [["B-PER", "O", "O", "B-LOC"], ["B-LOC", "O", "B-PER", "I-PER"]] * 12
+TEXTS = ["Anna likes Rome.", "", "Stone  \u200d lives in Zürich", "Rome " * 30]
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +106,30 @@ def test_words_without_pieces_and_of_very_many(tagger):
     assert tagger.tag(["\u200d"]).words == ["\u200d"] and tagger.tag("").tags == []
 
 
+@pytest.mark.slow  # tracing KerasHub's byte pairs takes 20 seconds
+def test_byte_pairs_are_those_of_words_inside_of_a_text(tmp_path):
+    import keras_hub
+
+    pieces = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "a", "b", "ab", "Ġ", "Ġa", "Ġab"]
+    vocabulary = {piece: index for index, piece in enumerate(pieces)}
+    merges = ["a b", "Ġ a", "Ġ ab"]
+    sizes = {"num_layers": 1, "num_heads": 1, "hidden_dim": 4, "intermediate_dim": 4}
+    backbone = keras_hub.models.RobertaBackbone(
+        vocabulary_size=len(pieces), max_sequence_length=12, **sizes
+    )
+    backbone.save_to_preset(str(tmp_path))
+    tokenizer = keras_hub.models.RobertaTokenizer(vocabulary=vocabulary, merges=merges)
+    tokenizer.save_to_preset(str(tmp_path))
+    task = made(tmp_path, [["ab", "b"]] * 4, [["A", "B"]] * 4)
+    inputs = task.preprocessor([["ab", "b", "a"]])
+    cut = [pieces[index - 4] for index in inputs["pieces"][0]]
+    assert cut == ["Ġab", "Ġ", "b", "Ġa"] and inputs["words"].tolist() == [[1, 2, 4]]
+    again = TokenClassifier.from_config(task.get_config())
+    np.testing.assert_array_equal(
+        again.preprocessor([["ab", "b", "a"]])["pieces"], inputs["pieces"]
+    )
+
+
 @pytest.mark.parametrize("is_open", [False, True], ids=["known lengths", "open lengths"])
 def test_long_texts_are_read_in_windows_that_agree(bert, tagger, is_open):
     """21 pieces fit between the marks: windows begin at every tenth piece, and a word takes the
@@ -162,6 +187,7 @@ def test_it_learns_and_the_frozen_backbone_stays(bert, tagger):
     ]
 
 
+@pytest.mark.slow
 def test_fine_tuning_changes_the_backbone(bert):
     task = made(bert, fine_tune=True)
     assert float(task.optimizer.learning_rate) == pytest.approx(3e-5)
@@ -175,6 +201,7 @@ def test_fine_tuning_changes_the_backbone(bert):
     assert sum(moved) == len(moved) - 2
 
 
+@pytest.mark.slow
 def test_roles_go_with_a_backbone(bert):
     pairs = [(words, place) for words in WORDS[:2] for place in (0, 2)] * 6
     tags = [["B-V", "O", "O", "O"], ["O", "O", "B-V", "O"]] * 12
@@ -185,10 +212,9 @@ def test_roles_go_with_a_backbone(bert):
     assert [each.tags for each in task.tag(pairs[:4])] == tags[:4]
 
 
-def test_in_a_preset_a_file_and_exported(tagger, tmp_path):
+def test_in_a_preset_and_a_file(tagger, tmp_path):
     """With the tokenizer inside: none of them needs the folder of the backbone."""
-    texts = ["Anna likes Rome.", "", "Stone  \u200d lives in Zürich", "Rome " * 30]
-    expected = tagger.tag(texts, are_words=False)
+    expected = tagger.tag(TEXTS, are_words=False)
     tagger.save_to_preset(tmp_path / "preset")
     assert not (tmp_path / "preset" / "backbone").exists()  # the weights are in the task's
     tagger.save(tmp_path / "task.keras")
@@ -196,11 +222,16 @@ def test_in_a_preset_a_file_and_exported(tagger, tmp_path):
     assert isinstance(again.preprocessor.tokenizer, BackboneTokenizer)
     for task in (again, keras.saving.load_model(tmp_path / "task.keras")):
         assert len(task.trainable_variables) == len(tagger.trainable_variables)  # still frozen
-        for result, wanted in zip(task.tag(texts, are_words=False), expected, strict=True):
+        for result, wanted in zip(task.tag(TEXTS, are_words=False), expected, strict=True):
             np.testing.assert_allclose(result.probabilities, wanted.probabilities, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_saved_model_answers_as_tag_does(tagger, tmp_path):
+    expected = tagger.tag(TEXTS, are_words=False)
     tagger.export(tmp_path / "served")
     serve = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"]
-    found = {name: each.numpy() for name, each in serve(text=tf.constant(texts)).items()}
+    found = {name: each.numpy() for name, each in serve(text=tf.constant(TEXTS)).items()}
     for row, wanted in enumerate(expected):
         count = len(wanted.words)
         assert [each.decode() for each in found["words"][row, :count]] == wanted.words
