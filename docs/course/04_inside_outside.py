@@ -378,8 +378,15 @@ plot_alignment(
 # \delta_1(k) = e_{1,k}, \qquad \delta_t(k) = e_{t,k} + \max_j \big(\delta_{t-1}(j) + A_{j,k}\big)
 # $$
 #
-# Take a pencil: fill in a row of three numbers for each word, and note for each where its maximum came from. Then go back from
-# the best label of the last word. An inside must not come first or follow an `O`: its score there is -9.
+# Take a pencil. The words are "sydney palmer slept", a row of $e$ for each; the columns are `O`, `B-PER` and `I-PER`. $A$ goes from a row
+# to a column. `I-PER` must not come first or follow an `O`, so its score there is -9:
+#
+# $$
+# e = \begin{pmatrix} 2 & 1 & -9 \\ 0 & 1 & 3 \\ 2 & 0 & 0 \end{pmatrix}, \qquad
+# A = \begin{pmatrix} 0 & 0 & -9 \\ 0 & 0 & 1 \\ 0 & 0 & 0 \end{pmatrix}
+# $$
+#
+# Fill in three numbers for each word, and note for each where its maximum came from. Then go back from the best label of the last word.
 
 # %% [markdown] lang="zh"
 # ### 手算 Viterbi 算法
@@ -390,7 +397,15 @@ plot_alignment(
 # \delta_1(k) = e_{1,k}, \qquad \delta_t(k) = e_{t,k} + \max_j \big(\delta_{t-1}(j) + A_{j,k}\big)
 # $$
 #
-# 拿支铅笔：每个词填一行三个数，并记下每个最大值来自哪里；然后从最后一个词的最好标签往回走。`I` 不能在句首，也不能跟在 `O` 后面：那里它的得分是 -9。
+# 拿支铅笔。三个词是 “sydney palmer slept”，$e$ 每个词一行；各列是 `O`、`B-PER` 和 `I-PER`。$A$ 从行到列。`I-PER` 不能在句首，也不能跟在 `O` 后面，
+# 所以那里它的得分是 -9：
+#
+# $$
+# e = \begin{pmatrix} 2 & 1 & -9 \\ 0 & 1 & 3 \\ 2 & 0 & 0 \end{pmatrix}, \qquad
+# A = \begin{pmatrix} 0 & 0 & -9 \\ 0 & 0 & 1 \\ 0 & 0 & 0 \end{pmatrix}
+# $$
+#
+# 每个词填三个数，并记下每个最大值来自哪里；然后从最后一个词的最好标签往回走。
 
 # %%
 three, NAMES = ["sydney", "palmer", "slept"], ["O", "B-PER", "I-PER"]
@@ -627,11 +642,11 @@ check("4.5", answer)
 assert check("4.5", [5**20, 19 * 5 * 5])
 
 # %% [markdown] lang="en"
-# **6.** `crf.marginals` gives the probability of each label of each word. Take the likeliest label of each word from the trained CRF. Is
-# that sequence always one that can be: `"yes"` or `"no"`?
+# **6.** `crf.marginals` gives the probability of each label of each word. Take the likeliest label of each word from the trained CRF. Are
+# these labels one of the three readings: `"yes"` or `"no"`?
 
 # %% [markdown] lang="zh"
-# **6.** `crf.marginals` 给出每个词各个标签的概率。用训练好的 CRF，给每个词取最可能的标签。这样得到的序列总是可能的吗：“是”还是“否”？
+# **6.** `crf.marginals` 给出每个词各个标签的概率。用训练好的 CRF，给每个词取最可能的标签。这些标签是三种读法之一吗：“是”还是“否”？
 
 # %% exercise=true
 answer = ...  # your answer
