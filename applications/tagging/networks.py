@@ -258,9 +258,8 @@ class Tagger(Network):
 
     def _vectors(self, inputs: Mapping[str, Any], training: bool) -> Any:
         """Return a vector for each word, `(B, T, D)`."""
-        parts = [
-            self._own(inputs, training) if self.reader is None else self._states(inputs, training)
-        ]
+        read = self._own if self.reader is None else self._states
+        parts = [read(inputs, training)]
         if self.mark_vectors is not None:
             parts.append(self.mark_vectors(inputs["marks"]))
         return ops.concatenate(parts, axis=-1)

@@ -146,9 +146,8 @@ class TaggingPreprocessor(BackbonePreprocessor):
         """Return the inputs of the network for sentences."""
         rows, forms = self.forms(sentences)
         if self.reads_backbone:
-            found = dict(
-                zip(("words", "pieces"), map(padded, self.pieces(rows, forms)), strict=True)
-            )
+            words, pieces = self.pieces(rows, forms)
+            found = {"words": padded(words), "pieces": padded(pieces)}
         else:
             tables = self.tables(forms)
             found = {name: table[padded(rows)] for name, table in tables.items()}

@@ -394,9 +394,8 @@ class TokenClassifier(TextTask):
         found, preprocessor = super().settings(written), self.preprocessor
         network = self.backbone
         for name, each in keys_of(ModelConfig).items():
-            if network.architecture not in each.applies_to.get(
-                "architecture", (network.architecture,)
-            ):
+            wanted = each.applies_to.get("architecture")
+            if wanted is not None and network.architecture not in wanted:
                 found.pop(f"model.{name}", None)
         if network.reader is not None:
             found |= network.reader.settings()
