@@ -325,6 +325,28 @@ class Network(OwnModel, keras_hub.models.Backbone):
                 layers[index].trainable = wanted[index]
 
 
+class Part(KeepsArguments, keras.layers.Layer):
+    """A layer whose configuration is what it keeps of its constructor: values or layers.
+
+    Its layers are built by its first call, as Keras does it: no file needs to hold their shapes.
+    """
+
+    def build(self, input_shape=None):
+        """Leave it to the call: without this, Keras would trace every level on its own first."""
+
+    def get_config(self):
+        config, serialize = super().get_config(), keras.saving.serialize_keras_object
+        return config | {name: serialize(config[name]) for name in self._kept}
+
+    @classmethod
+    def from_config(cls, config):
+        revive = keras.saving.deserialize_keras_object
+        return cls(**{k: v if k == "dtype" else revive(v) for k, v in config.items()})
+
+    def get_build_config(self):
+        return None
+
+
 def _with_sizes(value: Any, sizes: Mapping[str, tuple[int, int]]) -> Any:
     """Return a configuration with new sizes: by name, at any depth, where the old one stands."""
     if isinstance(value, (list, tuple)):

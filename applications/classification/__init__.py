@@ -1,5 +1,6 @@
 """Classification: Keras tasks that label texts, and pairs of texts."""
 
+from ..base.backbones import BackboneReader, Pretrained, load_pretrained
 from .config import (
     ClassificationConfig,
     DataConfig,
@@ -9,8 +10,8 @@ from .config import (
     VectorsConfig,
 )
 from .data import load_corpus, read_corpus
-from .networks.backbones import BackboneEncoder, Pretrained, load_pretrained
 from .networks.encoders import (
+    BackboneEncoder,
     CrossEncoder,
     FlatEncoder,
     HierarchicalEncoder,
@@ -25,6 +26,7 @@ from .task import ClassificationTask, PairClassifier, TextClassifier
 
 __all__ = [
     "BackboneEncoder",
+    "BackboneReader",
     "ClassificationConfig",
     "ClassificationPreprocessor",
     "ClassificationTask",

@@ -5,6 +5,12 @@ from typing import Any, ClassVar, Literal
 
 from ..errors import UserError, check_range
 from ..schema import training, vectors
+from ..schema.backbone import (
+    backbone_key,
+    check_named,
+    fine_tune_key,
+    refuse_beside_backbone,
+)
 from ..schema.distribute import DistributeConfig
 from ..schema.files import check_encoding
 from ..schema.keys import GIVEN, Config, Defaults, Section, key
@@ -312,19 +318,8 @@ class ModelConfig(Section):
         applies_to={"architecture": ("inner",)},
         null={"inner": "word"},
     )
-    backbone: str | None = key(
-        None,
-        "the name of a preset of keras_hub, like bert_tiny_en_uncased, or a folder that "
-        "save_to_preset wrote, tokenizer and all",
-        applies_to={"architecture": ("backbone",)},
-        common=True,
-    )
-    fine_tune: bool | None = key(
-        None,
-        "train the backbone, too; else it is frozen and gives features",
-        applies_to={"architecture": ("backbone",)},
-        null={"backbone": False},
-    )
+    backbone: str | None = backbone_key()
+    fine_tune: bool | None = fine_tune_key()
     max_pooling: bool = key(
         False,
         "join the maximum of each feature to what attention or mean make of the text",
@@ -366,11 +361,7 @@ class ModelConfig(Section):
     )
 
     def check(self) -> None:
-        if self.architecture == "backbone" and not self.backbone:
-            raise UserError(
-                "model.architecture backbone needs model.backbone: the name of a preset of "
-                "keras_hub, like bert_tiny_en_uncased, or a folder that save_to_preset wrote."
-            )
+        check_named(self)
         if self.architecture in STACKS and self.embedding_size % self.heads:
             raise UserError(
                 "model.heads must divide model.embedding_size. "
@@ -473,11 +464,6 @@ class ClassificationConfig(Config):
         self.training.check_labels(data.labels)
         _refuse(
             (
-                self.vectors.file and architecture == "backbone",
-                "vectors.file does not apply to model.architecture backbone, which has its own. "
-                f"Received: {self.vectors.file}.",
-            ),
-            (
                 self.vectors.extra_words and self.tokenizer.kind != "words",
                 "vectors.extra_words goes with tokenizer.kind words only. "
                 f"Received: {self.vectors.extra_words} with {self.tokenizer.kind}.",
@@ -508,7 +494,4 @@ class ClassificationConfig(Config):
             names = ["max_sentence_length", *([] if data.dataset else ["sentences"])]
             for name in names:
                 self.tokenizer.refuse_unused(name, "goes with model.architecture han only")
-        if architecture == "backbone":
-            why = "does not apply to model.architecture backbone, which has its own"
-            for name in vars(self.tokenizer):
-                self.tokenizer.refuse_unused(name, why)
+        refuse_beside_backbone(self)

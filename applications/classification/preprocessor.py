@@ -6,21 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 
 from ..arguments import is_finite
-from ..base.preprocessor import TextPreprocessor, as_texts, check_equally_many, is_tensor
+from ..base.backbones import BackbonePreprocessor
+from ..base.preprocessor import as_texts, check_equally_many, is_tensor
 from ..data.lines import in_chunks
 from ..errors import UserError, check_choice, check_range, shown
 from ..text import END_ID, UNK_ID, PackedIds, Tokenizer, nfc
 from ..text.packed import in_sentences, join_sentences
 from ..text.sentences import SENTENCE_END
 from .config import ClassificationConfig, TokenizerConfig
-from .networks import backbones
 from .networks.encoders import SIDES
 from .networks.layers import PACKAGE
 
@@ -170,7 +169,7 @@ def _order(label: str | int) -> tuple[bool, str | int]:
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class ClassificationPreprocessor(TextPreprocessor):
+class ClassificationPreprocessor(BackbonePreprocessor):
     """Turns texts, or pairs of texts, into ids and labels into targets.
 
     Ids come as one flat list a text; between sentences stands `END_ID`, which no tokenizer gives,
@@ -244,7 +243,6 @@ class ClassificationPreprocessor(TextPreprocessor):
                     f"Received: thresholds={shown(thresholds)} for {wanted} labels"
                 )
         self.keep(thresholds=thresholds)
-        self.backbone_folder: Path | None = None
 
     @classmethod
     def adapt(
@@ -397,21 +395,9 @@ class ClassificationPreprocessor(TextPreprocessor):
         size = self.max_sentence_length
         return [row[at : at + size] for row in rows for at in range(0, len(row), size)]
 
-    def read_start(self, folder: Path) -> None:
-        if (folder / backbones.FOLDER).is_dir():
-            self.backbone_folder = folder / backbones.FOLDER
-        super().read_start(folder)
-
     def get_config(self) -> dict[str, Any]:
         labels = {**asdict(self.labels), "names": list(self.labels.names)}
         return {**super().get_config(), "labels": labels}
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> "ClassificationPreprocessor":
-        tokenizer = config["tokenizer"]
-        if tokenizer["kind"] != backbones.BackboneTokenizer.kind:
-            return super().from_config(config)
-        return cls(**{**config, "tokenizer": backbones.BackboneTokenizer.from_config(tokenizer)})
 
 
 def preprocessor_of(

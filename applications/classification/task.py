@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from ..base.backbones import load_pretrained, write_backbone
 from ..base.preprocessor import check_equally_many, weights_of
 from ..base.presets import kept_entries, preset_folder, read_preprocessor, update_preprocessor
 from ..base.task import TextTask
@@ -24,14 +25,7 @@ from . import data, results
 from .config import (
     ClassificationConfig,
 )
-from .networks.backbones import (
-    FOLDER,
-    BackboneEncoder,
-    BackboneTokenizer,
-    Pretrained,
-    load_pretrained,
-)
-from .networks.encoders import SIDES
+from .networks.encoders import SIDES, BackboneEncoder
 from .networks.layers import PACKAGE
 from .networks.model import Classifier, build_model, settings_of_network
 from .preprocessor import (
@@ -389,7 +383,7 @@ class ClassificationTask(TextTask):
         network, preprocessor = self.backbone, self.preprocessor
         size, known = preprocessor.tokenizer.vocabulary_size, network.vocabulary_size
         # A backbone may have ids that its tokenizer does not use.
-        spare = isinstance(preprocessor.tokenizer, BackboneTokenizer)
+        spare = preprocessor.reads_backbone
         if known is not None and not (size <= known if spare else size == known):
             raise ValueError(
                 f"The network's vocabulary should be the preprocessor's, of {size} ids. "
@@ -440,7 +434,8 @@ class ClassificationTask(TextTask):
         return loss(from_logits=True, label_smoothing=self.label_smoothing, **common)
 
     def default_optimizer(self) -> keras.optimizers.Optimizer:
-        tuned = getattr(self.backbone.encoder, "fine_tuned", False)
+        encoder = self.backbone.encoder
+        tuned = isinstance(encoder, BackboneEncoder) and encoder.reader.fine_tuned
         return keras.optimizers.Adam(3e-5 if tuned else 3e-3, clipnorm=1.0)
 
     def service(self, **options: Any):
@@ -450,9 +445,8 @@ class ClassificationTask(TextTask):
 
     def describe(self, folder: Path) -> None:
         super().describe(folder)
-        encoder, tokenizer = self.backbone.encoder, self.preprocessor.tokenizer
-        if isinstance(encoder, BackboneEncoder) and isinstance(tokenizer, BackboneTokenizer):
-            Pretrained(encoder.backbone, tokenizer, {}).save(folder / FOLDER)
+        if isinstance(self.backbone.encoder, BackboneEncoder):
+            write_backbone(folder, self.backbone.encoder.reader, self.preprocessor.tokenizer)
 
     # ---- The hooks of the command.
 
@@ -481,8 +475,10 @@ class ClassificationTask(TextTask):
             cls.read(config, "test")  # a wrong column is not to be found out after training
         labels = Labels.of(corpus["label"], config.data.labels, corpus.name)
         if config.model.architecture == "backbone":
-            pretrained = load_pretrained(config.model.backbone, weights=False)
-            pretrained.check_length(config)
+            name = config.model.backbone
+            pretrained = load_pretrained(name, weights=False)
+            texts = 2 if config.data.second_column else 1
+            pretrained.check_length(config.data.max_length, name, texts)
             return preprocessor_of(config, pretrained.tokenizer, labels)
         # A text and its second one after each other: the order of words of equal count stays.
         columns = [corpus[side] for side in SIDES if side in corpus.columns]
@@ -525,7 +521,7 @@ class ClassificationTask(TextTask):
         column = written["data.second_column"]
         found["data.second_column"] = (column or "second") if self.pairs else None
         found["data.labels"] = preprocessor.labels.kind
-        if not isinstance(preprocessor.tokenizer, BackboneTokenizer):
+        if not preprocessor.reads_backbone:
             found["tokenizer.kind"] = preprocessor.tokenizer.kind
         if preprocessor.sentences is not None:
             found["tokenizer.sentences"] = preprocessor.sentences

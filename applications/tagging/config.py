@@ -4,6 +4,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..schema import training
+from ..schema.backbone import (
+    backbone_key,
+    check_named,
+    fine_tune_key,
+    refuse_beside_backbone,
+)
 from ..schema.distribute import DistributeConfig
 from ..schema.files import check_encoding
 from ..schema.keys import Config, Section, key
@@ -11,6 +17,7 @@ from ..schema.vectors import VectorsConfig
 
 RECURRENT = ("lstm", "gru")
 STACKS = ("self-attention", "transformer")
+OWN_WORDS = (*RECURRENT, *STACKS)
 SPLITS = ("train", "dev", "test")
 
 
@@ -89,13 +96,19 @@ class ModelConfig(Section):
 
     section = "model"
 
-    architecture: Literal["lstm", "gru", "self-attention", "transformer"] = key(
+    architecture: Literal["lstm", "gru", "self-attention", "transformer", "backbone"] = key(
         "lstm",
         "what reads the sentence: lstm or gru (bidirectional), self-attention (a feed-forward "
-        "network, then attention in each layer: Tan et al. 2018), or transformer",
+        "network, then attention in each layer: Tan et al. 2018), transformer, or backbone (a "
+        "pretrained model of keras_hub, its states under a bidirectional LSTM)",
         common=True,
     )
-    embedding_size: int = key(100, "width of the word embeddings", at_least=1)
+    embedding_size: int = key(
+        100,
+        "width of the word embeddings",
+        applies_to={"architecture": OWN_WORDS},
+        at_least=1,
+    )
     units: int = key(
         100,
         "width of each direction of a recurrent layer; attention layers have twice that",
@@ -110,12 +123,24 @@ class ModelConfig(Section):
         null=dict.fromkeys(STACKS, 4),
         at_least=1,
     )
+    backbone: str | None = backbone_key()
+    fine_tune: bool | None = fine_tune_key()
     letters: Literal["cnn", "gru", "none"] = key(
-        "cnn", "what reads the letters of a word: cnn, gru or none", common=True
+        "cnn",
+        "what reads the letters of a word: cnn, gru or none",
+        applies_to={"architecture": OWN_WORDS},
+        common=True,
     )
-    letter_units: int = key(32, "width of what is read of the letters", at_least=1)
+    letter_units: int = key(
+        32,
+        "width of what is read of the letters",
+        applies_to={"architecture": OWN_WORDS},
+        at_least=1,
+    )
     features: bool = key(
-        True, "give case and the first and last letters of a word embeddings of their own"
+        True,
+        "give case and the first and last letters of a word embeddings of their own",
+        applies_to={"architecture": OWN_WORDS},
     )
     dropout: float = key(
         0.4, "rate of dropout on words and between layers", common=True, at_least=0, below=1
@@ -123,9 +148,13 @@ class ModelConfig(Section):
     word_dropout: float = key(
         0.05,
         "the part of the words that are made unknown in training, other ones each time",
+        applies_to={"architecture": OWN_WORDS},
         at_least=0,
         below=1,
     )
+
+    def check(self) -> None:
+        check_named(self)
 
 
 @dataclass(frozen=True)
@@ -151,5 +180,6 @@ class TaggingConfig(Config):
 
     def check(self) -> None:
         """Refuse values that do not go together."""
+        refuse_beside_backbone(self)
         why = "does not apply to tagging, whose loss is that of whole sequences"
         self.training.refuse_unused("label_smoothing", why)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 DOCUMENT_MARK = "-DOCSTART-"
 NO_PREDICATE = ("-", "_", "O", "0", "")
-INPUTS = ("words", "letters", "marks")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -315,7 +314,8 @@ def marks_of(sentence: Sentence) -> list[int]:
 class EncodedSentences(Encoded):
     """Sentences as numbers of word forms, from 1, and what each form is as ids.
 
-    `ids` are `"forms"` and `"targets"`, and with roles `"marks"`.
+    `ids` are `"forms"` and `"targets"`, and with roles `"marks"`. For a backbone the inputs of the
+    network, `"words"` and `"pieces"`, stand in place of the forms.
 
     Args:
         form_words: ids of the words of the forms `(F,)`, 0 for padding.
@@ -329,8 +329,15 @@ class EncodedSentences(Encoded):
 def encode(corpus: Corpus, preprocessor: "TaggingPreprocessor") -> EncodedSentences:
     """Return a corpus as ids; unknown tags are refused, all of them in one error."""
     items = corpus["sentence"]
-    forms, words, letters = preprocessor.forms(items)
-    ids = {"forms": PackedIds(forms), "targets": PackedIds(checked(items, preprocessor.targets))}
+    rows, forms = preprocessor.forms(items)
+    if preprocessor.reads_backbone:
+        words, pieces = preprocessor.pieces(rows, forms)
+        ids = {"words": PackedIds(words), "pieces": PackedIds(pieces)}
+        tables = {}
+    else:
+        ids = {"forms": PackedIds(rows)}
+        tables = {f"form_{name}": each for name, each in preprocessor.tables(forms).items()}
+    ids["targets"] = PackedIds(checked(items, preprocessor.targets))
     if preprocessor.roles:
         ids["marks"] = PackedIds(map(marks_of, items))
     weights = np.ones(len(items)) if corpus.weights is None else np.asarray(corpus.weights)
@@ -339,34 +346,53 @@ def encode(corpus: Corpus, preprocessor: "TaggingPreprocessor") -> EncodedSenten
         corpus.report,
         weights=weights.astype("float32"),
         rows=np.arange(len(items)),
-        form_words=words,
-        form_letters=letters,
+        **tables,
     )
 
 
-def in_windows(encoded: EncodedSentences, size: int) -> EncodedSentences:
-    """Return the ids to train with: of longer sentences than are read at once the parts."""
-    lengths = encoded["forms"].lengths
-    if lengths.max() <= size:
-        return encoded
-    parts = [(row, at) for row, n in enumerate(lengths) for at in range(0, n, size)]
+def in_parts(corpus: Corpus, size: int) -> Corpus:
+    """Return the sentences to train with: of those with more than `size` words the parts.
+
+    A span that is cut goes on as one of its own. Only one part of a sentence with roles has the
+    predicate.
+    """
+    items = corpus["sentence"]
+    if max(len(each.words) for each in items) <= size:
+        return corpus
+    parts = [(row, at) for row, each in enumerate(items) for at in range(0, len(each.words), size)]
     rows = np.array([row for row, _ in parts])
-    ids = {
-        name: PackedIds(column[row][at : at + size] for row, at in parts)
-        for name, column in encoded.ids.items()
-    }
     return dataclasses.replace(
-        encoded, ids=ids, weights=encoded.weights[rows], rows=encoded.rows[rows]
+        corpus,
+        columns={"sentence": [_part(items[row], at, size) for row, at in parts]},
+        places=[corpus.places[row] for row in rows],
+        weights=None if corpus.weights is None else np.asarray(corpus.weights)[rows],
+    )
+
+
+def _part(sentence: Sentence, at: int, size: int) -> Sentence:
+    """Return `size` words of a sentence, and what belongs to them."""
+    words = sentence.words[at : at + size]
+    predicate = None if sentence.predicate is None else sentence.predicate - at
+    return Sentence(
+        words,
+        sentence.tags[at : at + size],
+        predicate,
+        tuple(sentence.place(at + index) for index in range(len(words))),
     )
 
 
 def make_batches(encoded: EncodedSentences, batch_size: int, **options: Any) -> BucketedBatches:
     """Return batches `(inputs, targets, weights)` of sentences of like length."""
 
-    def assemble(forms, targets, *others):
-        *marks, weights = others
-        arrays = encoded.form_words[forms], encoded.form_letters[forms], *marks
-        return dict(zip(INPUTS, arrays, strict=False)), targets, weights
+    def assemble(*arrays):
+        *columns, weights = arrays
+        inputs = dict(zip(encoded.ids, columns, strict=True))
+        targets = inputs.pop("targets")
+        if "forms" in inputs:
+            forms = inputs.pop("forms")
+            words, letters = encoded.form_words[forms], encoded.form_letters[forms]
+            inputs = {"words": words, "letters": letters, **inputs}
+        return inputs, targets, weights
 
     options |= {"values": (encoded.weights,), "assemble": assemble}
     return BucketedBatches(tuple(encoded.ids.values()), batch_size, **options)

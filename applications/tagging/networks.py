@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_attention.layers import CRF, MultiHeadAttention, PositionalEncoding, TransformerEncoder
 
+from ..base.backbones import OFFSET, BackboneReader
 from ..base.network import Network
 from ..errors import check_choice, check_counts
 from ..text import PAD_ID, UNK_ID
@@ -17,7 +18,7 @@ from ..text import PAD_ID, UNK_ID
 PACKAGE = "keras_attention.tagging"
 RECURRENT = ("lstm", "gru")
 STACKS = ("self-attention", "transformer")
-ARCHITECTURES = (*RECURRENT, *STACKS)
+ARCHITECTURES = (*RECURRENT, *STACKS, "backbone")
 LETTERS = ("cnn", "gru", "none")
 AFFIXES = {"prefix": (0, 3), "suffix2": (-2, 2), "suffix": (-3, 3)}
 """The letters that an affix begins with, from the front or from the end, and how many there are."""
@@ -25,6 +26,8 @@ BUCKETS = 4096
 """Ids of affixes, which are hashes of their letters."""
 CASES = 32
 """Patterns of case: a bit each for what a word has of capitals, small letters and digits."""
+PIECES_AT_ONCE = 512
+"""The most pieces of words that a backbone reads at once, where it has no limit of its own."""
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -32,11 +35,14 @@ class Tagger(Network):
     """Gives each word of a sentence a tag, by a CRF over an encoder of words in context.
 
     A word is its embedding, beside what a convolution or a GRU reads of its letters, its case, and
-    its first and last letters. A recurrent net or attention layers read the sentence.
+    its first and last letters. A recurrent net or attention layers read the sentence. With a
+    pretrained backbone, a word is the state of the first of its pieces (Devlin et al. 2019, section
+    5.3), which a bidirectional LSTM reads.
 
     ```
     probabilities = model({"words": ids, "letters": letters})        # (B, T, K)
     found         = model.attend({"words": ids, "letters": letters}) # tags and attention, too
+    probabilities = model({"words": indices, "pieces": ids})         # of a backbone
     ```
 
     Args:
@@ -46,7 +52,7 @@ class Tagger(Network):
         letter_kinds: what each letter is, by its id: 0 other, 1 small, 2 capital, 3 digit.
         forbidden: the pairs of tags that never follow each other, as of `CRF`.
         architecture: `"lstm"` or `"gru"` (bidirectional), `"self-attention"` (Tan et al. 2018: in
-            each layer a feed-forward network, then attention) or `"transformer"`.
+            each layer a feed-forward network, then attention), `"transformer"`, or `"backbone"`.
         embedding_size: width of the word embeddings.
         units: width of each direction of a recurrent layer; attention layers have twice that.
         layers: how many layers there are.
@@ -59,11 +65,14 @@ class Tagger(Network):
         word_dropout: the part of the words that are made unknown in training.
         roles: whether one word of each sentence is marked, the predicate whose roles are sought.
         window: the most words that are read at once; a longer sentence is read in windows.
+        reader: of architecture `"backbone"`, the `BackboneReader` of its pieces; `embedding_size`,
+            `letters`, `features` and `word_dropout` are of the others.
         **kwargs: `name`, `dtype` and the like of `keras.Model`.
 
     Call arguments:
         inputs: `words` `(B, T)`, 0 is padding; `letters` `(B, T, L)`; with roles `marks` `(B, T)`,
-            1 for the predicate.
+            1 for the predicate. Of a backbone: `pieces` `(B, S)`, ids of the pieces of all words,
+            and `words` `(B, T)`, the index of the first piece of each, from 1.
         training: whether dropout applies.
 
     Returns:
@@ -92,10 +101,16 @@ class Tagger(Network):
         word_dropout: float = 0.05,
         roles: bool = False,
         window: int = 256,
+        reader: BackboneReader | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         check_choice("`architecture`", architecture, ARCHITECTURES)
+        if (reader is None) == (architecture == "backbone"):
+            raise ValueError(
+                "`reader` should be a BackboneReader for architecture 'backbone', and None for "
+                f"another one. Received: reader={reader!r} and architecture={architecture!r}"
+            )
         check_choice("`letters`", letters, LETTERS)
         check_counts(
             vocabulary_size=vocabulary_size,
@@ -121,14 +136,16 @@ class Tagger(Network):
         def embedding(count: int, size: int, name: str) -> keras.layers.Embedding:
             return keras.layers.Embedding(count, size, name=name, dtype=dtype)
 
-        self.word_vectors = embedding(vocabulary_size, embedding_size, "word_vectors")
-        self.letter_vectors = self.letter_reader = None
-        if letters != "none":
+        self.reader = self.part("reader", reader, lambda: None)
+        self.word_vectors = self.letter_vectors = self.letter_reader = self.case_vectors = None
+        self.affix_vectors = []
+        if reader is None:
+            self.word_vectors = embedding(vocabulary_size, embedding_size, "word_vectors")
+        if reader is None and letters != "none":
             self.letter_vectors = embedding(letters_size, letter_units, "letter_vectors")
             self.letter_reader = self._letter_reader(letters, letter_units)
-        self.case_vectors = embedding(CASES, 8, "case_vectors") if features else None
-        self.affix_vectors = []
-        if features:
+        if reader is None and features:
+            self.case_vectors = embedding(CASES, 8, "case_vectors")
             self.affix_vectors = [embedding(BUCKETS, 16, f"{name}_vectors") for name in AFFIXES]
         self.mark_vectors = embedding(2, 16, "mark_vectors") if roles else None
         self._dropout = keras.layers.Dropout(dropout, dtype=dtype)
@@ -158,13 +175,15 @@ class Tagger(Network):
             return TransformerEncoder(**sizes, dropout=self.dropout, **options)
         if self.architecture == "self-attention":
             return DeepAttention(2 * self.units, self.heads, self.dropout, **options)
-        kind = keras.layers.LSTM if self.architecture == "lstm" else keras.layers.GRU
+        kind = keras.layers.GRU if self.architecture == "gru" else keras.layers.LSTM
         layer = kind(self.units, return_sequences=True, dtype=self.dtype_policy)
         return keras.layers.Bidirectional(layer, **options)
 
     def build(self, input_shape: Any = None) -> None:
         ids = np.ones((1, 2), "int32")
         inputs = {"words": ids, "letters": np.ones((1, 2, 3), "int32")}
+        if self.reader is not None:
+            inputs = {"words": ids, "pieces": np.full((1, 1), OFFSET, "int32")}
         self.attend(inputs | ({"marks": ids} if self.roles else {}))
 
     @property
@@ -173,8 +192,7 @@ class Tagger(Network):
         return self.architecture in STACKS
 
     def entries(self):
-        return {
-            "vocabulary_size": [(self.word_vectors.embeddings, 0)],
+        found = {
             "outputs": [
                 (self.emission.kernel, 1),
                 (self.emission.bias, 0),
@@ -184,6 +202,9 @@ class Tagger(Network):
                 (self.crf.end, 0),
             ],
         }
+        if self.word_vectors is not None:
+            found["vocabulary_size"] = [(self.word_vectors.embeddings, 0)]
+        return found
 
     def call(self, inputs: Mapping[str, Any], training: bool = False) -> Any:
         emissions, _ = self.emissions(inputs, training=training)
@@ -210,51 +231,58 @@ class Tagger(Network):
         the window in whose middle it stands, or next to it.
         """
         inputs = {name: ops.convert_to_tensor(each) for name, each in inputs.items()}
-        known = inputs["words"].shape[1]
-        if known is not None and known <= self.window:
-            return self._read(inputs, training)
-        batch, steps = ops.shape(inputs["words"])
-        size = _limited(steps, min, self.window)
-        stride = _limited(size // 2, max, 1)
-        count = _limited(-(-(steps - size) // stride), max, 0) + 1
-        starts = ops.arange(count, dtype="int32")[:, None] * stride
-        places = starts + ops.arange(size, dtype="int32")
-        flat = ops.reshape(places, (-1,))
+        mask = ops.not_equal(inputs["words"], PAD_ID)
+        vectors = self._vectors(inputs, training)
 
-        def cut(x: Any) -> Any:
-            rest = tuple(ops.shape(x)[2:])
-            taken = ops.take(x, ops.minimum(flat, steps - 1), axis=1)
-            inside = ops.reshape(flat < steps, (1, -1, *(1,) * len(rest)))
-            taken = ops.where(inside, taken, ops.zeros_like(taken))
-            return ops.reshape(taken, (batch * count, size, *rest))
+        def read(vectors: Any, mask: Any) -> tuple[Any, list]:
+            return self._read(vectors, mask, training)
 
-        found, scores = self._read({name: cut(x) for name, x in inputs.items()}, training)
-        found = ops.reshape(found, (batch, count * size, self.outputs_count))
-        order = ops.arange(steps, dtype="int32")
-        middle = (order - (size - stride) // 2) // stride
-        chosen = ops.minimum(ops.maximum(middle, 0), count - 1)
-        return ops.take(found, chosen * size + order - chosen * stride, axis=1), scores
+        return in_windows(read, [vectors, mask], mask, self.window)
 
-    def _read(self, inputs: Mapping[str, Any], training: bool) -> tuple[Any, list]:
-        words = inputs["words"]
-        mask = ops.not_equal(words, PAD_ID)
-        x = self._dropout(self._vectors(inputs, training), training=training)
+    def _read(self, x: Any, mask: Any, training: bool) -> tuple[Any, list]:
+        """Return the scores of the tags of words given as vectors, and what was attended to."""
+        x = self._dropout(x, training=training)
         if self.projection is not None:
             x = self.positions(self.projection(x))
         scores = []
         for block in self.blocks:
-            if self.architecture in RECURRENT:
-                x = block(x, mask=mask, training=training)
-            else:
+            if self.architecture in STACKS:
                 options = {"inputs_mask": mask, "return_attention_scores": True}
                 x, found = block(x, training=training, **options)
                 scores.append(found)
+            else:
+                x = block(x, mask=mask, training=training)
             x = self._dropout(x, training=training)
         emissions = self.emission(x)
         return ops.cast(emissions, keras.backend.result_type(emissions.dtype, "float32")), scores
 
     def _vectors(self, inputs: Mapping[str, Any], training: bool) -> Any:
         """Return a vector for each word, `(B, T, D)`."""
+        read = self._own if self.reader is None else self._states
+        parts = [read(inputs, training)]
+        if self.mark_vectors is not None:
+            parts.append(self.mark_vectors(inputs["marks"]))
+        return ops.concatenate(parts, axis=-1)
+
+    def _states(self, inputs: Mapping[str, Any], training: bool) -> Any:
+        """Return the backbone's state at the first piece of each word, `(B, T, D)`.
+
+        More pieces than the backbone has positions for are read in windows, as words are.
+        """
+
+        def read(pieces: Any) -> tuple[Any, list]:
+            states, _, (places,) = self.reader([pieces], training=training)
+            return ops.take_along_axis(states, places[..., None], axis=1), []
+
+        pieces = inputs["pieces"]
+        size = self.reader.longest or PIECES_AT_ONCE
+        states, _ = in_windows(read, [pieces], ops.not_equal(pieces, PAD_ID), size)
+        first = ops.maximum(inputs["words"] - 1, 0)
+        states = ops.take_along_axis(states, first[..., None], axis=1)
+        return ops.cast(states, self.compute_dtype)
+
+    def _own(self, inputs: Mapping[str, Any], training: bool) -> Any:
+        """Return the embedding of each word beside what is read of its letters, `(B, T, D)`."""
         words, letters = inputs["words"], inputs["letters"]
         if training and self.word_dropout:
             kept = self._word_dropout(ops.ones(ops.shape(words), "float32"), training=True)
@@ -269,8 +297,6 @@ class Tagger(Network):
             parts.append(self.case_vectors(self._case(letters)))
             for vectors, (start, count) in zip(self.affix_vectors, AFFIXES.values(), strict=True):
                 parts.append(vectors(self._affix(letters, start, count)))
-        if self.mark_vectors is not None:
-            parts.append(self.mark_vectors(inputs["marks"]))
         return ops.concatenate(parts, axis=-1)
 
     def _letters(self, letters: Any) -> Any:
@@ -320,7 +346,7 @@ class Tagger(Network):
 
     def get_config(self):
         own = {"outputs": self.outputs_count, "layers": self.depth}
-        return {**super().get_config(), **own}
+        return {**super().get_config(), **own, **self.config_of(reader=self.reader)}
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -369,6 +395,48 @@ class DeepAttention(keras.layers.Layer):
     def get_config(self):
         own = {"units": self.units, "heads": self.heads, "dropout": self.dropout}
         return {**super().get_config(), **own}
+
+
+def in_windows(read: Callable, inputs: Sequence[Any], mask: Any, size: int) -> tuple[Any, list]:
+    """Return `read(*inputs)`, with more steps than `size` in windows that overlap by half.
+
+    Each step has the result of the window in whose middle it stands, or next to it. Which windows a
+    row has depends on its own length alone, so that its results are the same in any batch.
+
+    Args:
+        read: A function of `inputs` that returns `(B, T, D)` and a list of anything else, which is
+            that of the windows where there are several.
+        inputs: Tensors `(B, T, ...)`, 0 or False where there is padding.
+        mask: Boolean `(B, T)`, False where there is padding, at the end.
+        size: The most steps of a window.
+    """
+    known = mask.shape[1]
+    if known is not None and known <= size:
+        return read(*inputs)
+    batch, steps = tuple(ops.shape(mask))
+    size = _limited(steps, min, size)
+    stride = _limited(size // 2, max, 1)
+    count = _limited(-(-(steps - size) // stride), max, 0) + 1
+    starts = ops.arange(count, dtype="int32")[:, None] * stride
+    flat = ops.reshape(starts + ops.arange(size, dtype="int32"), (-1,))
+
+    def cut(x: Any) -> Any:
+        rest = tuple(ops.shape(x)[2:])
+        taken = ops.take(x, ops.minimum(flat, steps - 1), axis=1)
+        inside = ops.reshape(flat < steps, (1, -1, *(1,) * len(rest)))
+        taken = ops.where(inside, taken, ops.zeros_like(taken))
+        return ops.reshape(taken, (batch * count, size, *rest))
+
+    found, others = read(*map(cut, inputs))
+    found = ops.reshape(found, (batch, count * size, found.shape[-1]))
+    order = ops.arange(steps, dtype="int32")
+    lengths = ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True)
+    last = ops.maximum(-(-(lengths - size) // stride), 0)
+    middle = ops.maximum((order - (size - stride) // 2) // stride, 0)
+    chosen = ops.minimum(middle, last)
+    # Padding behind the last window has the result of its end.
+    index = ops.minimum(order - chosen * stride, size - 1) + chosen * size
+    return ops.take_along_axis(found, index[..., None], axis=1), others
 
 
 def _limited(size: Any, limit: Callable, other: int) -> Any:

@@ -2,13 +2,14 @@
 
 import collections
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
-from ..base.preprocessor import TextPreprocessor, is_tensor, padded
+from ..base.backbones import OFFSET, BackbonePreprocessor
+from ..base.preprocessor import is_tensor, padded
 from ..data.corpus import Corpus
 from ..errors import UserError, check_choice, check_range, did_you_mean, shown
 from ..store.bad_lines import BadLine, Line
@@ -20,16 +21,19 @@ from .networks import PACKAGE
 
 LETTERS = 20
 """The most letters of a word that are read."""
+PIECES = 16
+"""The most pieces of a word that a backbone reads."""
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class TaggingPreprocessor(TextPreprocessor):
-    """Turns words into ids of words and of letters, and tags into targets.
+class TaggingPreprocessor(BackbonePreprocessor):
+    """Turns words into ids of words and of letters, or of their pieces, and tags into targets.
 
     Tags that mark spans are learnt in `scheme`; others as they are.
 
     Args:
-        tokenizer: of words, cut at spaces.
+        tokenizer: of words, cut at spaces; or the `BackboneTokenizer` of a pretrained backbone,
+            which cuts each word into pieces.
         letters: the letters that have an id, in the order of their ids from 2.
         tags: the tags, in the order of the network's outputs.
         scheme: `"BIO"` or `"BIOES"` where the tags mark spans; None where they do not.
@@ -44,7 +48,9 @@ class TaggingPreprocessor(TextPreprocessor):
 
     Returns:
         `({"words": (B, T), "letters": (B, T, L)}, targets (B, T))`, and the weights where given;
-        without `y` the inputs alone. With roles the inputs have `marks` `(B, T)`.
+        without `y` the inputs alone. Of a backbone's tokenizer the inputs are `pieces` `(B, S)`,
+        ids of the pieces of all words, and `words` `(B, T)`, the index of the first piece of each,
+        from 1. With roles the inputs have `marks` `(B, T)`.
 
     Raises:
         ValueError: where words and tags do not go together, or a tag is unknown.
@@ -79,13 +85,20 @@ class TaggingPreprocessor(TextPreprocessor):
         min_count: int = 1,
         lowercase: bool = True,
         scheme: str = "own",
+        tokenizer: Tokenizer | None = None,
         **options: Any,
     ) -> "TaggingPreprocessor":
-        """Return a preprocessor whose words, letters and tags are those of a corpus."""
-        lines = [" ".join(each.words) for each in corpus["sentence"]]
-        tokenizer = WordTokenizer.train(lines, vocabulary_size, min_count, lowercase, "whitespace")
-        letters = collections.Counter(letter for line in lines for letter in nfc(line))
-        known = "".join(sorted(letter for letter in letters if letter != " "))
+        """Return a preprocessor whose words, letters and tags are those of a corpus.
+
+        With a `tokenizer`, that of a backbone, only the tags are.
+        """
+        known = ""
+        if tokenizer is None:
+            lines = [" ".join(each.words) for each in corpus["sentence"]]
+            sizes = vocabulary_size, min_count, lowercase
+            tokenizer = WordTokenizer.train(lines, *sizes, "whitespace")
+            letters = collections.Counter(letter for line in lines for letter in nfc(line))
+            known = "".join(sorted(letter for letter in letters if letter != " "))
         found = {tag for each in corpus["sentence"] for tag in each.tags}
         own = None
         if metrics.are_of_spans(found):
@@ -106,6 +119,12 @@ class TaggingPreprocessor(TextPreprocessor):
         kinds = {"Ll": 1, "Lu": 2, "Lt": 2, "Nd": 3}
         return [0, 0, *(kinds.get(unicodedata.category(letter), 0) for letter in self.letters)]
 
+    @property
+    def ranks(self) -> dict[str, int]:
+        """How many axes each input of the network has."""
+        own = {"pieces": 2} if self.reads_backbone else {"letters": 3}
+        return {"words": 2, **own} | ({"marks": 2} if self.roles else {})
+
     def entries(self):
         return {"vocabulary_size": self.tokenizer.vocabulary, "outputs": list(self.tags)}
 
@@ -125,24 +144,67 @@ class TaggingPreprocessor(TextPreprocessor):
 
     def inputs(self, sentences: Sequence[Sentence]) -> dict[str, np.ndarray]:
         """Return the inputs of the network for sentences."""
-        forms, words, letters = self.forms(sentences)
-        rows = padded(forms)
-        found = {"words": words[rows], "letters": letters[rows]}
+        rows, forms = self.forms(sentences)
+        if self.reads_backbone:
+            words, pieces = self.pieces(rows, forms)
+            found = {"words": padded(words), "pieces": padded(pieces)}
+        else:
+            tables = self.tables(forms)
+            found = {name: table[padded(rows)] for name, table in tables.items()}
         if self.roles:
             found["marks"] = padded([marks_of(each) for each in sentences])
         return found
 
-    def forms(self, sentences: Sequence[Sentence]) -> tuple[list[list[int]], Any, Any]:
-        """Return the number of each word's form, from 1, and ids of words and letters by number."""
+    def forms(self, sentences: Sequence[Sentence]) -> tuple[list[list[int]], list[str]]:
+        """Return the number of each word's form, from 1, and the forms in the order of these."""
         numbers: dict[str, int] = {}
         rows = [
             [numbers.setdefault(word, 1 + len(numbers)) for word in each.words]
             for each in sentences
         ]
-        ids = self.tokenizer.encode(list(numbers))
+        return rows, list(numbers)
+
+    def tables(self, forms: Sequence[str]) -> dict[str, np.ndarray]:
+        """Return the ids of words `(F,)` and of letters `(F, L)` by the number of the form."""
+        ids = self.tokenizer.encode(forms)
         words = np.array([PAD_ID, *(each[0] if len(each) == 1 else UNK_ID for each in ids)])
-        letters = padded([[], *map(self._letters_of, numbers)])
-        return rows, words.astype("int32"), letters
+        letters = padded([[], *map(self._letters_of, forms)])
+        return {"words": words.astype("int32"), "letters": letters}
+
+    def pieces(
+        self, rows: Sequence[Sequence[int]], forms: Sequence[str]
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Return the index of the first piece of each word, from 1, and the ids of all pieces.
+
+        Args:
+            rows: the numbers of the forms of each sentence.
+            forms: the forms.
+        """
+        # As inside of a text: some tokenizers have other pieces where no space comes first.
+        ids = self.tokenizer.encode([f" {form}" for form in forms]) if forms else []
+        cut = [each[:PIECES] or [self._no_piece] for each in ids]
+        pieces = [[piece for form in row for piece in cut[form - 1]] for row in rows]
+        counts = [[len(cut[form - 1]) for form in row] for row in rows]
+        first = [(1 + np.cumsum([0, *row[:-1]])).tolist() if row else [] for row in counts]
+        return first, pieces
+
+    def unknown(self, inputs: Mapping[str, Any]) -> np.ndarray:
+        """Return which words of `inputs` the vocabulary lacks, `(B, T)`, or a piece of them."""
+        words = np.asarray(inputs["words"])
+        if not self.reads_backbone:
+            return words == UNK_ID
+        pieces, ends = np.asarray(inputs["pieces"]), np.roll(words, -1, axis=1) - 1
+        ends[:, -1] = -1
+        ends = np.where(ends < 0, (pieces != 0).sum(axis=1, keepdims=True), ends)
+        counts = np.cumsum(np.pad(pieces == self.tokenizer.unknown_id, ((0, 0), (1, 0))), axis=1)
+        before = np.take_along_axis(counts, np.maximum(words - 1, 0), axis=1)
+        return (words > 0) & (np.take_along_axis(counts, ends, axis=1) > before)
+
+    @property
+    def _no_piece(self) -> int:
+        """The id of a word without pieces, such as one of marks that a tokenizer drops."""
+        unknown = self.tokenizer.unknown_id
+        return OFFSET if unknown is None else unknown
 
     def _letters_of(self, word: str) -> list[int]:
         return [self._letter_ids.get(letter, UNK_ID) for letter in nfc(word)[:LETTERS]]
@@ -201,6 +263,8 @@ class TaggingPreprocessor(TextPreprocessor):
             words, start, end = self.words_in_graph(strings)
         else:
             words = tf.RaggedTensor.from_tensor(strings, padding="")
+        if self.reads_backbone:
+            return self._pieces_in_graph(words), words, start, end
         ids = self.in_graph("tokenizer").encode(words.values)
         one = tf.fill([ids.nrows(), 1], UNK_ID)
         ids = tf.where(ids.row_lengths() == 1, tf.concat([ids, one], axis=1)[:, :1].values, UNK_ID)
@@ -216,6 +280,28 @@ class TaggingPreprocessor(TextPreprocessor):
         found["words"] = tf.pad(found["words"], [[0, 0], [0, short]])
         found["letters"] = tf.pad(found["letters"], [[0, 0], [0, short], [0, 0]])
         return found, words, start, end
+
+    def _pieces_in_graph(self, words: Any) -> dict[str, Any]:
+        """Return the indices of first pieces and the ids of pieces of ragged words."""
+        import tensorflow as tf
+
+        ids = self.in_graph("tokenizer").encode(tf.strings.join([" ", words.values]))[:, :PIECES]
+        none = tf.cast(ids.row_lengths() == 0, tf.int64)
+        filled = tf.RaggedTensor.from_row_lengths(
+            tf.fill([tf.reduce_sum(none)], self._no_piece), none
+        )
+        ids = tf.concat([ids, filled], axis=1)
+        ends = tf.cumsum(ids.row_lengths())
+        before = tf.concat([[0], ends], axis=0)
+        start = tf.gather(tf.gather(before, words.row_starts()), words.value_rowids())
+        first = words.with_values(tf.cast(1 + before[:-1] - start, tf.int32))
+        pieces = words.with_values(ids).merge_dims(1, 2)
+
+        def dense(ragged: Any) -> Any:
+            found = ragged.to_tensor(PAD_ID)
+            return tf.pad(found, [[0, 0], [0, tf.maximum(1 - tf.shape(found)[1], 0)]])
+
+        return {"words": dense(first), "pieces": dense(pieces)}
 
     def _targets_in_graph(self, tags: Any) -> Any:
         """Return the target ids of tags in the network's scheme, ragged or padded with ""."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import keras
@@ -12,17 +13,19 @@ from keras_attention.layers import CRF
 from keras_attention.losses import CRFLoss
 from keras_attention.visualization import display_tokens
 
+from ..base.backbones import BackboneReader, load_pretrained, write_backbone
 from ..base.backend import of_at_most, service_of
 from ..base.preprocessor import is_column, weights_of
 from ..base.task import TextTask
 from ..data.corpus import Corpus
 from ..data.vectors import read_first_words, start_vectors
 from ..errors import Problems, UserError, check_counts, say, shown
+from ..schema.keys import keys_of
 from ..show.explanation import AttentionMap, Explanation, Tokens, attention_map
 from ..show.results import Results
-from ..text import UNK_ID, BucketedBatches
+from ..text import BucketedBatches
 from . import data, metrics, results
-from .config import TaggingConfig
+from .config import ModelConfig, TaggingConfig
 from .data import Sentence, as_sentences, cut
 from .networks import PACKAGE, Tagger
 from .preprocessor import TaggingPreprocessor
@@ -86,14 +89,14 @@ class TokenClassifier(TextTask):
             tags: a list of tags for each, a tag for each word.
             architecture: of the network, as in `ModelConfig`.
             units: width of its layers.
-            embedding_size: width of the word embeddings; None for `units`.
+            embedding_size: width of the word embeddings; None for `units`, or those of a backbone.
             tokenizer: keys of `TokenizerConfig`, such as `{"min_count": 2}`.
             vectors: keys of `VectorsConfig`, such as `{"file": "glove.txt"}`.
             scheme: the scheme to learn spans in, `"own"`, `"BIO"` or `"BIOES"`.
             max_length: the most words that are read at once.
             roles: whether sentences are pairs with a predicate; None for what the first one is.
             dtype: the dtype policy of the network; None for Keras' global one.
-            **model: more of `ModelConfig`, such as `letters="none"` or `dropout`.
+            **model: more of `ModelConfig`, such as `letters="none"`, `dropout` or `backbone`.
 
         Raises:
             ValueError: where words and tags do not go together, or an option is unknown.
@@ -104,6 +107,10 @@ class TokenClassifier(TextTask):
         items = as_sentences(sentences, tags, roles, "sentences")
         if not any(each.words for each in items):
             raise ValueError("Give at least one sentence with words. Received: none")
+        if architecture != "backbone":
+            model["embedding_size"] = embedding_size or units
+        elif embedding_size is not None:
+            model["embedding_size"] = embedding_size
         config = TaggingConfig.of(
             data={
                 "scheme": scheme,
@@ -112,13 +119,9 @@ class TokenClassifier(TextTask):
             },
             tokenizer=tokenizer or {},
             vectors=vectors or {},
-            model={
-                "architecture": architecture,
-                "units": units,
-                "embedding_size": embedding_size or units,
-                **model,
-            },
+            model={"architecture": architecture, "units": units, **model},
         )
+        config.check()
         return cls.from_corpus(config, data.corpus_of(items, "the sentences given"), dtype)
 
     # ---- In use.
@@ -226,6 +229,18 @@ class TokenClassifier(TextTask):
                     f"The network's `{name}` should be the preprocessor's, {size}. "
                     f"Received: {getattr(network, name)}"
                 )
+        reader = network.reader
+        known = None if reader is None else reader.vocabulary_size
+        # A backbone may have ids that its tokenizer does not use.
+        if preprocessor.reads_backbone != (reader is not None) or (
+            known is not None and known < preprocessor.tokenizer.vocabulary_size
+        ):
+            raise ValueError(
+                "A network of a backbone goes with a preprocessor of the backbone's tokenizer. "
+                f"Received: architecture {network.architecture} and "
+                f"{type(preprocessor.tokenizer).__name__} of "
+                f"{preprocessor.tokenizer.vocabulary_size} ids"
+            )
 
     def read_columns(self, x: Any, y: Any = None, sample_weight: Any = None) -> Corpus:
         if y is None:
@@ -242,7 +257,7 @@ class TokenClassifier(TextTask):
         return data.encode(corpus, self.preprocessor)
 
     def encode_to_train(self, corpus: Corpus) -> data.EncodedSentences:
-        return data.in_windows(self.encode(corpus), self.preprocessor.max_length)
+        return self.encode(data.in_parts(corpus, self.preprocessor.max_length))
 
     def make_batches(
         self, encoded: data.EncodedSentences, batch_size: int, **options: Any
@@ -253,7 +268,14 @@ class TokenClassifier(TextTask):
         return CRFLoss()
 
     def default_optimizer(self) -> keras.optimizers.Optimizer:
-        return keras.optimizers.Adam(1e-2 if self.learning_rate is None else self.learning_rate)
+        reader = self.backbone.reader
+        usual = 3e-5 if reader is not None and reader.fine_tuned else 1e-2
+        return keras.optimizers.Adam(usual if self.learning_rate is None else self.learning_rate)
+
+    def describe(self, folder: Path) -> None:
+        super().describe(folder)
+        if self.backbone.reader is not None:
+            write_backbone(folder, self.backbone.reader, self.preprocessor.tokenizer)
 
     def service(self, max_letters: int | None = None) -> Any:
         """Return the tagger as a `tf.Module` from texts to tags, which a SavedModel can hold.
@@ -313,7 +335,9 @@ class TokenClassifier(TextTask):
     def adapt(cls, config: TaggingConfig, corpus: Corpus) -> TaggingPreprocessor:
         if config.data.test:
             cls.read(config, "test")  # a wrong column is not to be found out after training
-        words = config.tokenizer
+        words, tokenizer = config.tokenizer, None
+        if config.model.architecture == "backbone":
+            tokenizer = load_pretrained(config.model.backbone, weights=False).tokenizer
         preprocessor = TaggingPreprocessor.adapt(
             corpus,
             vocabulary_size=words.vocabulary_size,
@@ -322,6 +346,7 @@ class TokenClassifier(TextTask):
             scheme=config.data.scheme,
             roles=config.data.predicate_column is not None,
             max_length=config.data.max_length,
+            tokenizer=tokenizer,
         )
         if config.vectors.file is None:
             return preprocessor
@@ -343,6 +368,12 @@ class TokenClassifier(TextTask):
     ) -> "TokenClassifier":
         model = dataclasses.asdict(config.model)
         model["heads"] = model["heads"] or 1
+        source, fine_tune = model.pop("backbone"), model.pop("fine_tune")
+        reader = None
+        if config.model.architecture == "backbone":
+            pretrained = load_pretrained(preprocessor.backbone_folder or source, dtype=dtype)
+            marks = {**pretrained.marks, "fine_tuned": fine_tune}
+            reader = BackboneReader(pretrained.backbone, **marks, name="reader", dtype=dtype)
         scheme = preprocessor.scheme
         network = Tagger(
             preprocessor.tokenizer.vocabulary_size,
@@ -352,6 +383,7 @@ class TokenClassifier(TextTask):
             CRF.from_tags(preprocessor.tags, scheme).forbidden if scheme else (),
             roles=preprocessor.roles,
             window=preprocessor.max_length,
+            reader=reader,
             dtype=dtype,
             **model,
         )
@@ -361,11 +393,17 @@ class TokenClassifier(TextTask):
 
     def settings(self, written):
         found, preprocessor = super().settings(written), self.preprocessor
-        if self.backbone.architecture not in ("self-attention", "transformer"):
-            found.pop("model.heads", None)
+        network = self.backbone
+        for name, each in keys_of(ModelConfig).items():
+            wanted = each.applies_to.get("architecture")
+            if wanted is not None and network.architecture not in wanted:
+                found.pop(f"model.{name}", None)
+        if network.reader is not None:
+            found |= network.reader.settings()
+        else:
+            found["tokenizer.lowercase"] = preprocessor.tokenizer.lowercase
         found["data.max_length"] = preprocessor.max_length
         found["data.scheme"] = preprocessor.scheme or "own"
-        found["tokenizer.lowercase"] = preprocessor.tokenizer.lowercase
         return found
 
     def about_figures(self) -> str:
@@ -384,8 +422,7 @@ class TokenClassifier(TextTask):
 
         def figures() -> dict[str, float]:
             found, total = self._found(corpus["sentence"], config.training.batch_size), 0.0
-            rank = {"words": 2, "letters": 3} | ({"marks": 2} if self.preprocessor.roles else {})
-            losses = self._compiled("losses", self._costs, rank, 2)
+            losses = self._compiled("losses", self._costs, self.preprocessor.ranks, 2)
             for index in range(len(batches)):
                 inputs, targets, weights = batches.batch(0, index)
                 values = ops.convert_to_numpy(losses(inputs, targets))
@@ -453,7 +490,7 @@ class TokenClassifier(TextTask):
         ranks = {name: each.ndim for name, each in inputs.items()}
         run = self._compiled(("answer", alternatives, attends), answer, ranks)
         found = keras.tree.map_structure(ops.convert_to_numpy, run(inputs))
-        found["unknown"] = inputs["words"] == UNK_ID
+        found["unknown"] = self.preprocessor.unknown(inputs)
         return [{name: each[row] for name, each in found.items()} for row in range(len(sentences))]
 
     def _tagged(self, given: Any, sentence: Sentence, answer: Mapping[str, Any]) -> results.Tagged:

@@ -24,6 +24,9 @@
 # z_t = \sigma(W_z x_t + H_z h_{t-1} + M_z r_q), \quad f_t = \sigma(W_f x_t + H_f h_{t-1} + M_f r_q), \quad
 # h_t = (1 - z_t) \circ h_{t-1} + z_t \circ \tanh\big(W_h x_t + H_h (f_t \circ h_{t-1})\big)
 # $$
+#
+# The lecture ends with the other side of a network, its outputs: [labels for words](#labels-for-words), each chosen alone
+# or all together.
 
 # %% [markdown] lang="zh"
 # # 4. 内部与外部的注意力
@@ -49,6 +52,8 @@
 # z_t = \sigma(W_z x_t + H_z h_{t-1} + M_z r_q), \quad f_t = \sigma(W_f x_t + H_f h_{t-1} + M_f r_q), \quad
 # h_t = (1 - z_t) \circ h_{t-1} + z_t \circ \tanh\big(W_h x_t + H_h (f_t \circ h_{t-1})\big)
 # $$
+#
+# 最后看网络的另一头，即输出：[词的标签](#labels-for-words)，是一个一个单独选，还是一起选。
 
 # %%
 # %matplotlib inline
@@ -56,13 +61,16 @@ from keras_attention_command import quiet
 
 quiet()
 
+import itertools
+
 import keras
 import matplotlib.pyplot as plt
 import numpy as np
 from keras import layers, ops
 
-from keras_attention import BahdanauAttention, InnerAttentionGRU
+from keras_attention import CRF, BahdanauAttention, InnerAttentionGRU
 from keras_attention.course import check
+from keras_attention.losses import CRFLoss
 from keras_attention.visualization import plot_alignment
 
 keras.utils.set_random_seed(4)
@@ -302,17 +310,238 @@ plot_alignment(
 #
 # Nothing keeps them from it. The paper's Occam penalty therefore adds a price for each: $J + n_p \sum_t \alpha_t$. With
 # `occam=True` the layer adds this sum to the model's loss.
+
+# %% [markdown] lang="zh"
+# ### 问：什么能阻止所有 sigmoid 都变成 1？
 #
+# 没有什么能阻止。论文的 Occam 惩罚给每个权重定了价：$J + n_p \sum_t \alpha_t$。在层里写 `occam=True`，这个和就加进模型的损失。
+
+# %% [markdown] lang="en"
+# ## Labels for words
+#
+# `word` misses answers because it decides on each word alone. The same fault is possible at the output. To find names,
+# chunks or roles, a *tagger* gives each word a label: `B-PER` where the name of a person begins, `I-PER` inside it, `O` where
+# there is no name. The usual output is a softmax for each word. It has read all the words, but it does not know the other
+# **labels**, and they have to go together.
+#
+# Take "sydney palmer was late". Sydney is a first name and a city, Palmer is a family name and a hotel:
+#
+# | how often | | sydney | palmer |
+# | --- | --- | --- | --- |
+# | 4 in 10 | a person called Sydney Palmer | `B-PER` | `I-PER` |
+# | 3 in 10 | the hotel Palmer in Sydney | `B-LOC` | `B-ORG` |
+# | 3 in 10 | in Sydney, someone called Palmer | `B-LOC` | `B-PER` |
+#
+# Read down the columns. The likeliest label of "sydney" is `B-LOC`, 6 in 10, and that of "palmer" is `I-PER`, 4 in 10.
+# Together they are no reading at all: a person cannot begin with a place.
+#
+# A **conditional random field** (Lafferty et al. 2001) gives a score to the whole sequence $y$. To the scores $e_{t,k}$ of the
+# labels of each word it adds a table $A$: how well one label follows another.
+#
+# $$
+# s(y) = \sum_t e_{t,y_t} + \sum_{t>1} A_{y_{t-1},y_t}, \qquad p(y) = \frac{\exp s(y)}{\sum_{y'} \exp s(y')}
+# $$
+#
+# The loss is $-\log p(y)$ of the right labels. The layer also learns a score for the label at the start and at the end.
+
+# %% [markdown] lang="zh"
+# ## 词的标签 {: #labels-for-words }
+#
+# `word` 找不全答案，因为它对每个词单独作决定。输出端也会犯同样的错。要找出名字、语块或语义角色，*标注器*给每个词一个标签：人名从 `B-PER` 开始，
+# 内部是 `I-PER`，不是名字的词是 `O`。通常的输出是每个词一个 softmax。它读过所有的词，却不知道别的词得到什么**标签**，而标签之间必须相配。
+#
+# 以 “sydney palmer was late” 为例。Sydney 既是名字又是城市，Palmer 既是姓又是旅馆：
+#
+# | 比例 | | sydney | palmer |
+# | --- | --- | --- | --- |
+# | 十分之四 | 一个叫 Sydney Palmer 的人 | `B-PER` | `I-PER` |
+# | 十分之三 | 悉尼的 Palmer 旅馆 | `B-LOC` | `B-ORG` |
+# | 十分之三 | 在悉尼，一个姓 Palmer 的人 | `B-LOC` | `B-PER` |
+#
+# 一列一列地看：“sydney” 最可能的标签是 `B-LOC`，占十分之六；“palmer” 最可能的是 `I-PER`，占十分之四。合在一起却不是任何一种读法：人名不能从地名开始。
+#
+# **条件随机场**（CRF，Lafferty 等 2001）给整个标签序列 $y$ 打分：除了每个词各标签的得分 $e_{t,k}$，还加上一张表 $A$，即一个标签后面接另一个标签有多合适。
+#
+# $$
+# s(y) = \sum_t e_{t,y_t} + \sum_{t>1} A_{y_{t-1},y_t}, \qquad p(y) = \frac{\exp s(y)}{\sum_{y'} \exp s(y')}
+# $$
+#
+# 损失是正确标签的 $-\log p(y)$。这个层还学习开头和结尾的标签各得多少分。
+
+# %% [markdown] lang="en"
+# ### Viterbi's algorithm by hand
+#
+# Which sequence is the best? Three words with three labels have 27. Viterbi's algorithm goes from left to right, and keeps for each
+# label only the best way to it:
+#
+# $$
+# \delta_1(k) = e_{1,k}, \qquad \delta_t(k) = e_{t,k} + \max_j \big(\delta_{t-1}(j) + A_{j,k}\big)
+# $$
+#
+# Take a pencil. The words are "sydney palmer slept", a row of $e$ for each; the columns are `O`, `B-PER` and `I-PER`. $A$ goes from a row
+# to a column. `I-PER` must not come first or follow an `O`, so its score there is -9:
+#
+# $$
+# e = \begin{pmatrix} 2 & 1 & -9 \\ 0 & 1 & 3 \\ 2 & 0 & 0 \end{pmatrix}, \qquad
+# A = \begin{pmatrix} 0 & 0 & -9 \\ 0 & 0 & 1 \\ 0 & 0 & 0 \end{pmatrix}
+# $$
+#
+# Fill in three numbers for each word, and note for each where its maximum came from. Then go back from the best label of the last word.
+
+# %% [markdown] lang="zh"
+# ### 手算 Viterbi 算法
+#
+# 哪个序列最好？三个词、三种标签，共有 27 个。Viterbi 算法从左往右走，对每个标签只留下到它的最好的一条路：
+#
+# $$
+# \delta_1(k) = e_{1,k}, \qquad \delta_t(k) = e_{t,k} + \max_j \big(\delta_{t-1}(j) + A_{j,k}\big)
+# $$
+#
+# 拿支铅笔。三个词是 “sydney palmer slept”，$e$ 每个词一行；各列是 `O`、`B-PER` 和 `I-PER`。$A$ 从行到列。`I-PER` 不能在句首，也不能跟在 `O` 后面，
+# 所以那里它的得分是 -9：
+#
+# $$
+# e = \begin{pmatrix} 2 & 1 & -9 \\ 0 & 1 & 3 \\ 2 & 0 & 0 \end{pmatrix}, \qquad
+# A = \begin{pmatrix} 0 & 0 & -9 \\ 0 & 0 & 1 \\ 0 & 0 & 0 \end{pmatrix}
+# $$
+#
+# 每个词填三个数，并记下每个最大值来自哪里；然后从最后一个词的最好标签往回走。
+
+# %%
+three, NAMES = ["sydney", "palmer", "slept"], ["O", "B-PER", "I-PER"]
+e = np.array([[2, 1, -9], [0, 1, 3], [2, 0, 0]], "float32")  # a row a word
+A = np.array([[0, 0, -9], [0, 0, 1], [0, 0, 0]], "float32")  # from a row to a column
+delta, came_from = [e[0]], []
+for scores in e[1:]:
+    ways = delta[-1][:, None] + A
+    came_from.append(ways.argmax(axis=0))
+    delta.append(scores + ways.max(axis=0))
+best = [int(delta[-1].argmax())]
+for back in reversed(came_from):
+    best.insert(0, int(back[best[0]]))
+
+print(" " * 8, *(f"{name:>6}" for name in NAMES))
+for each, row in zip(three, delta, strict=True):
+    print(f"{each:8}", *(f"{score:6.0f}" for score in row))
+print("each alone:", *(NAMES[k] for k in e.argmax(axis=1)))
+print("together:  ", *(NAMES[k] for k in best), "with", delta[-1].max())
+
+crf = CRF(3)
+crf.build((None, None, 3))
+crf.transitions.assign(A)
+np.testing.assert_array_equal(crf.decode(e[None]), [best])
+np.testing.assert_allclose(crf.score(e[None], np.array([best])), [delta[-1].max()])
+
+# %% [markdown] lang="en"
+# ### The same network, two outputs
+#
+# The data are 48 sentences, which do not tell how to read them: each stands there ten times, in the readings of the table.
+# A bidirectional GRU reads them. Its scores go to a softmax for each word, or to a CRF.
+
+# %% [markdown] lang="zh"
+# ### 同一个网络，两种输出
+#
+# 数据是 48 个句子，句子本身看不出该怎么读：每句出现十次，按表里的比例用三种读法。双向 GRU 读句子，它的得分交给每个词一个的 softmax，或者交给 CRF。
+
+# %% tiny="ROUNDS = 1"
+ROUNDS = 40
+FIRST, LAST = "sydney florence paris austin".split(), "palmer carlton drake warwick".split()
+TAGS = ["O", "B-PER", "I-PER", "B-LOC", "B-ORG"]
+READINGS = [["B-PER", "I-PER"], ["B-LOC", "B-ORG"], ["B-LOC", "B-PER"]]
+FRAMES = ["{} {} was late", "yesterday {} {} called", "we saw {} {}"]
+KNOWN = sorted({w for frame in FRAMES for w in frame.replace("{}", "").split()} | {*FIRST, *LAST})
+
+
+def labelled(frame, first, last, reading):
+    text, names = frame.format(first, last).split(), iter(reading)
+    tags = [next(names) if slot == "{}" else "O" for slot in frame.split()]
+    return [KNOWN.index(w) for w in text], [TAGS.index(tag) for tag in tags]
+
+
+each_ten_times = [READINGS[0]] * 4 + [READINGS[1]] * 3 + [READINGS[2]] * 3
+data = [labelled(*given) for given in itertools.product(FRAMES, FIRST, LAST, each_ten_times)]
+x_words, y_tags = (np.array(column) for column in zip(*data, strict=True))
+
+
+def tagger(together):
+    text = keras.Input((4,), dtype="int32")
+    gru = layers.GRU(16, return_sequences=True)
+    states = layers.Bidirectional(gru)(layers.Embedding(len(KNOWN), 16)(text))
+    scores = layers.Dense(len(TAGS))(states)
+    crf = CRF(len(TAGS))
+    output = crf(scores) if together else layers.Softmax()(scores)
+    model = keras.Model(text, output)
+    loss = CRFLoss() if together else keras.losses.SparseCategoricalCrossentropy()
+    model.compile(keras.optimizers.Adam(1e-2), loss)
+    model.fit(x_words, y_tags, batch_size=48, epochs=ROUNDS, verbose=0)
+    emissions = keras.Model(text, scores).predict(x_words, verbose=0)
+    return crf, emissions
+
+
+_, alone = tagger(together=False)
+crf, emissions = tagger(together=True)
+answers_of = {
+    "each alone": alone.argmax(axis=-1),
+    "together": np.asarray(crf.decode(emissions)),
+}
+is_name = y_tags != 0
+readings = [[TAGS.index(tag) for tag in reading] for reading in READINGS]
+known, counted = {}, {}
+for name, tags in answers_of.items():
+    pairs = tags[is_name].reshape(-1, 2).tolist()
+    known[name] = np.mean([pair in readings for pair in pairs])
+    right = tags == y_tags
+    counted[name] = right[is_name].mean(), right.all(axis=1).mean()
+    print(f"{name:10} ", *(TAGS[k] for k in pairs[0]))
+
+# %% [markdown] lang="en"
+# > **Predict first.** Nobody told the CRF which labels can follow each other. What has it written at `B-PER` → `I-PER`, and
+# > what at `B-LOC` → `I-PER`?
+
+# %% [markdown] lang="zh"
+# > **先猜一猜。** 没有人告诉 CRF 哪些标签可以前后相接。在 `B-PER` → `I-PER` 处它写了什么？在 `B-LOC` → `I-PER` 处呢？
+
+# %% predict=true en="Left: the transition table that the CRF has learnt, from a row to a column. Right: how many answers are one of the three readings, how many words are right, and how many sentences." zh="左：CRF 学到的转移表，从行到列。右：属于三种读法之一的答案、答对的词和答对的句子各占多少。"
+table = np.asarray(crf.transitions)
+figure, axes = plt.subplots(1, 2, figsize=(9.5, 3.4), layout="constrained")
+limit = np.abs(table).max()
+axes[0].imshow(table, cmap="RdBu", vmin=-limit, vmax=limit)
+for row, column in np.ndindex(table.shape):
+    colour = "white" if abs(table[row, column]) > 0.6 * limit else "black"
+    axes[0].text(column, row, f"{table[row, column]:.1f}", ha="center", va="center", color=colour)
+axes[0].set_xticks(range(len(TAGS)), TAGS)
+axes[0].set_yticks(range(len(TAGS)), TAGS)
+axes[0].set(xlabel="next label", ylabel="label")
+measures = ["a reading", "words right", "sentences right"]
+for offset, colour, name in ((-0.2, "#d55e00", "each alone"), (0.2, "#0072b2", "together")):
+    bars = axes[1].bar(np.arange(3) + offset, [known[name], *counted[name]], 0.4, color=colour)
+    axes[1].bar_label(bars, fmt="{:.0%}")
+    bars.set_label(name)
+axes[1].set_xticks(range(3), measures)
+axes[1].set(ylim=(0, 1.1), ylabel="part of all")
+axes[1].legend()
+plt.show()
+
+# %% trained=true
+assert known["together"] > 0.95 and known["each alone"] < 0.2
+assert table[1, 2] > table[3, 2] + 1
+
+# %% [markdown] lang="en"
+# The table says what the columns could not: `I-PER` follows `B-PER`, and not `B-LOC`. The softmax gets more **words** right, since
+# each word takes its own likeliest label, and not one **sentence**. Names are used whole, so the sentences count. Some transitions are
+# impossible, such as from `O` to `I-PER`: `CRF.from_tags(TAGS)` forbids these from the start.
+
+# %% [markdown] lang="zh"
+# 表里写着列里看不出的事：`I-PER` 跟在 `B-PER` 后面，而不跟在 `B-LOC` 后面。softmax 答对的**词**更多，因为每个词都选自己最可能的标签；但整个**句子**一个也不对。
+# 名字是整个使用的，所以要看句子。有些转移不可能出现，例如从 `O` 到 `I-PER`：`CRF.from_tags(TAGS)` 一开始就禁止它们。
+
+# %% [markdown] lang="en"
 # ## Exercises
 #
 # **1.** With which attention on a GRU can the weight of a word depend on the words before it: `"outside"`, `"word"`,
 # `"both"` or `"neither"`? Show it with the layers.
 
 # %% [markdown] lang="zh"
-# ### 问：什么能阻止所有 sigmoid 都变成 1？
-#
-# 没有什么能阻止。论文的 Occam 惩罚给每个权重定了价：$J + n_p \sum_t \alpha_t$。在层里写 `occam=True`，这个和就加进模型的损失。
-#
 # ## 练习
 #
 # **1.** 在 GRU 上用哪种注意力时，一个词的权重可以依赖它前面的词：“外部”、“word”、“两个”还是“都不”？用层验证。
@@ -378,11 +607,64 @@ check("4.3", answer)
 assert check("4.3", sum(1 / rank for rank in range(1, 6)) / 5)  # 0.457
 
 # %% [markdown] lang="en"
-# **Source.** Wang, Liu and Zhao 2016, "Inner attention based recurrent neural networks for answer selection". The layer:
-# [InnerAttentionGRU](../layers/inner_attention.md); real data: [Select answers](../tutorials/answer_selection.md).
+# **4.** In the table by hand, `I-PER` at "palmer" has the score 3. Lower it. Below which score is `B-PER I-PER O` no longer the best
+# sequence?
+
+# %% [markdown] lang="zh"
+# **4.** 在手算的例子里，“palmer” 处 `I-PER` 的得分是 3。把它降低：低于多少时，`B-PER I-PER O` 不再是最好的序列？
+
+# %% exercise=true
+answer = ...  # your answer
+check("4.4", answer)
+
+# %% answer=true
+by_hand = CRF(3)
+by_hand.build((None, None, 3))
+by_hand.transitions.assign(A)
+for score, expected in ((1.1, [1, 2, 0]), (0.9, [0, 1, 0])):
+    lower = e.copy()
+    lower[1, 2] = score
+    np.testing.assert_array_equal(by_hand.decode(lower[None]), [expected])
+assert check("4.4", 1)  # 1 + score + 1 + 2 against 2 + 1 + 2
+
+# %% [markdown] lang="en"
+# **5.** A sentence has 20 words, and there are 5 labels. How many sequences of labels are there, and how many sums
+# $\delta_{t-1}(j) + A_{j,k}$ does Viterbi's algorithm need?
+
+# %% [markdown] lang="zh"
+# **5.** 一个句子有 20 个词，共有 5 种标签。标签序列有多少个？Viterbi 算法要算多少个和 $\delta_{t-1}(j) + A_{j,k}$？
+
+# %% exercise=true
+answer = ...  # your answer
+check("4.5", answer)
+
+# %% answer=true
+assert check("4.5", [5**20, 19 * 5 * 5])
+
+# %% [markdown] lang="en"
+# **6.** `crf.marginals` gives the probability of each label of each word. Take the likeliest label of each word from the trained CRF. Are
+# these labels one of the three readings: `"yes"` or `"no"`?
+
+# %% [markdown] lang="zh"
+# **6.** `crf.marginals` 给出每个词各个标签的概率。用训练好的 CRF，给每个词取最可能的标签。这些标签是三种读法之一吗：“是”还是“否”？
+
+# %% exercise=true
+answer = ...  # your answer
+check("4.6", answer)
+
+# %% answer=true
+likeliest = np.asarray(crf.marginals(emissions)).argmax(axis=-1)
+print(*(TAGS[k] for k in likeliest[0]))
+assert check("4.6", "no")
+
+# %% [markdown] lang="en"
+# **Source.** Wang, Liu and Zhao 2016, "Inner attention based recurrent neural networks for answer selection"; Lafferty, McCallum and
+# Pereira 2001, "Conditional random fields". The layers: [InnerAttentionGRU](../layers/inner_attention.md),
+# [CRF](../layers/crf.md); real data: [Select answers](../tutorials/answer_selection.md), [Tag your own text](../tutorials/tag.md).
 # Next: [attention for summaries](05_summaries.md).
 
 # %% [markdown] lang="zh"
-# **出处**：Wang, Liu and Zhao 2016, “Inner attention based recurrent neural networks for answer selection”。层：
-# [InnerAttentionGRU](../layers/inner_attention.zh.md)；真实数据：[选择答案](../tutorials/answer_selection.md)。
+# **出处**：Wang, Liu and Zhao 2016, “Inner attention based recurrent neural networks for answer selection”；Lafferty, McCallum and
+# Pereira 2001, “Conditional random fields”。层：[InnerAttentionGRU](../layers/inner_attention.zh.md)、[CRF](../layers/crf.zh.md)；真实数据：
+# [选择答案](../tutorials/answer_selection.md)、[给自己的文本做标注](../tutorials/tag.md)。
 # 下一讲：[摘要中的注意力](05_summaries.zh.md)。

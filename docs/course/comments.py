@@ -55,6 +55,9 @@ COMMENTS = {
     "sigmoid of 0": "0 的 sigmoid",
     "Keras' z is 1 - z of the paper": "Keras 的 z 是论文的 1 - z",
     "a plain GRU": "普通的 GRU",
+    "a row a word": "每个词一行",
+    "from a row to a column": "从行到列",
+    "1 + score + 1 + 2 against 2 + 1 + 2": "1 + 得分 + 1 + 2，对 2 + 1 + 2",
     # 5
     "3 sentences of 4 words": "3 个句子，每句 4 个词",
     "six different facts": "六个不同的事实",

@@ -322,6 +322,74 @@ EXERCISES = {
             "zh": "(1 + 1/2 + 1/3 + 1/4 + 1/5) / 5 = 0.457。",
         },
     ),
+    "4.4": Exercise(
+        {"en": "a number, the score", "zh": "一个数：得分"},
+        Numbers(1, tolerance=1e-3),
+        (
+            {
+                "en": "Without I-PER, the best sequence is O B-PER O. What is its score?",
+                "zh": "不用 I-PER 时，最好的序列是 O B-PER O。它的得分是多少？",
+            },
+            {
+                "en": "With a score of x at palmer, B-PER I-PER O has 1 + (1 + x) + 2: the 1 in "
+                "front of x is the transition.",
+                "zh": "palmer 处得分为 x 时，B-PER I-PER O 得 1 + (1 + x) + 2："
+                "x 前面的 1 是转移的得分。",
+            },
+        ),
+        {
+            "en": "Below 1. O B-PER O has 2 + 1 + 2 = 5, and B-PER I-PER O has 4 + x. The other "
+            "labels change with one word's score.",
+            "zh": "低于 1 时。O B-PER O 得 2 + 1 + 2 = 5，B-PER I-PER O 得 4 + x。"
+            "一个词的得分变了，别的词的标签也跟着变。",
+        },
+    ),
+    "4.5": Exercise(
+        {
+            "en": "two numbers: of sequences, and of sums",
+            "zh": "两个数：序列的个数与和的个数",
+        },
+        Numbers([5**20, 19 * 5 * 5], tolerance=0.5),
+        (
+            {
+                "en": "Each word multiplies the number of sequences by 5.",
+                "zh": "每多一个词，序列的个数乘以 5。",
+            },
+            {
+                "en": "From the second word on, each of 5 labels looks at 5 labels before it.",
+                "zh": "从第二个词起，5 个标签中的每一个都看前面的 5 个标签。",
+            },
+        ),
+        {
+            "en": "5 to the power of 20 is about 95 trillion sequences; 19 x 25 = 475 sums find "
+            "the best of them. The time grows with the length, and not exponentially.",
+            "zh": "5 的 20 次方，约 95 万亿个序列；而 19 x 25 = 475 个和就能找到其中最好的。"
+            "时间随长度成正比，而不是指数增长。",
+        },
+    ),
+    "4.6": Exercise(
+        {"en": '"yes" or "no"', "zh": "“是”或“否”"},
+        Choice(["no"], [{"yes": ("是", "会"), "no": ("否", "不是", "不")}]),
+        (
+            {
+                "en": "What are the probabilities of the labels of sydney, and of palmer, in the "
+                "table of the three readings?",
+                "zh": "在三种读法的表里，sydney 和 palmer 各个标签的概率是多少？",
+            },
+            {
+                "en": "A marginal is a sum over all sequences with this label, so it is that of "
+                "the word alone.",
+                "zh": "边缘概率是对含有该标签的所有序列求和，所以只说这一个词。",
+            },
+        ),
+        {
+            "en": "No: the likeliest labels are B-LOC and I-PER again. The CRF knows the whole "
+            "distribution, and still the best labels one by one are not the best sequence. "
+            "Viterbi's algorithm gives that.",
+            "zh": "不：最可能的标签又是 B-LOC 和 I-PER。CRF 知道整个分布，"
+            "但逐个最好的标签仍不是最好的序列；最好的序列要用 Viterbi 算法来求。",
+        },
+    ),
     "5.1": Exercise(
         {
             "en": "two numbers, for T = 5: always the same place, and never a place twice",

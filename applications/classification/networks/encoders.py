@@ -5,8 +5,9 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from ...base.network import with_matches
-from .layers import PACKAGE, Contextual, Part, mean_of
+from ...base.network import Part, with_matches
+from ...text import PAD_ID
+from .layers import PACKAGE, Contextual, mean_of
 
 SIDES = ("text", "second")
 """Names of a network's inputs."""
@@ -235,3 +236,43 @@ def _exchanged(tensor):
     """Return a batch whose rows are those of the other text of the pair."""
     first, second = ops.split(tensor, 2)
     return ops.concatenate([second, first], axis=0)
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class BackboneEncoder(TextEncoder):
+    """A text, or a pair in one sequence, as a pretrained backbone reads it, pooled by attention.
+
+    The states of the words alone are pooled: a backbone's own attention rests on the marks when it
+    has nothing to say, and pooling would learn to rest there too.
+
+    Args:
+        reader: a `BackboneReader`.
+        pool: a `Pool`.
+        **kwargs: arguments of every Keras layer.
+
+    Call arguments:
+        inputs: a dictionary with `text` `(B, S)`, and for pairs `second`: ids of the vocabulary
+            plus 4, 0 is padding.
+        training: whether dropout applies.
+
+    Reference:
+        Devlin et al. 2019, "BERT: pre-training of deep bidirectional transformers for language
+        understanding", sections 3 and 5.3 (feature-based).
+    """
+
+    described = ("reader", "pool")
+    text_counts = (1, 2)
+
+    @property
+    def vocabulary_size(self) -> int | None:
+        return self.reader.vocabulary_size
+
+    def call(self, inputs, training=False):
+        texts = [inputs[side] for side in SIDES if side in inputs]
+        states, is_word, places = self.reader(texts, training=training)
+        vector, weights = self.pool(states, is_word)
+        found = {}
+        for name, text, own in zip(("words", "second"), texts, places, strict=False):
+            of_text = ops.take_along_axis(weights, own, axis=1)
+            found[name] = ops.where(ops.not_equal(text, PAD_ID), of_text, ops.zeros_like(of_text))
+        return vector, found

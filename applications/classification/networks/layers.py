@@ -9,8 +9,7 @@ from keras import ops
 
 from keras_attention.layers import AttentionPooling, MultiHeadAttention, TransformerEncoder
 
-from ...arguments import KeepsArguments
-from ...base.network import bidirectional_gru
+from ...base.network import Part, bidirectional_gru
 from ...errors import check_choice
 from ...text import PAD_ID, UNK_ID
 
@@ -21,28 +20,6 @@ CHANNELS = ("tuned", "static", "both")
 """How training treats the vectors of words: it changes them, keeps them, or has one of each."""
 CONTEXTS = ("gru", "convolution", "self-attention", "transformer", "none")
 POOLS = ("attention", "mean")
-
-
-class Part(KeepsArguments, keras.layers.Layer):
-    """A layer whose configuration is what it keeps of its constructor: values or layers.
-
-    Its layers are built by its first call, as Keras does it: no file needs to hold their shapes.
-    """
-
-    def build(self, input_shape=None):
-        """Leave it to the call: without this, Keras would trace every level on its own first."""
-
-    def get_config(self):
-        config, serialize = super().get_config(), keras.saving.serialize_keras_object
-        return config | {name: serialize(config[name]) for name in self._kept}
-
-    @classmethod
-    def from_config(cls, config):
-        revive = keras.saving.deserialize_keras_object
-        return cls(**{k: v if k == "dtype" else revive(v) for k, v in config.items()})
-
-    def get_build_config(self):
-        return None
 
 
 @keras.saving.register_keras_serializable(PACKAGE)

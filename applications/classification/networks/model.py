@@ -8,10 +8,16 @@ from keras import ops
 
 from keras_attention.layers import InnerAttentionGRU, LuongAttention
 
+from ...base.backbones import BackboneReader, Pretrained
 from ...base.network import Network
 from ..config import STACKS, ModelConfig
-from .backbones import BackboneEncoder, Pretrained
-from .encoders import CrossEncoder, FlatEncoder, HierarchicalEncoder, InnerEncoder
+from .encoders import (
+    BackboneEncoder,
+    CrossEncoder,
+    FlatEncoder,
+    HierarchicalEncoder,
+    InnerEncoder,
+)
 from .layers import PACKAGE, Contextual, Pool, WordVectors
 
 
@@ -188,8 +194,9 @@ def build_model(
 
     common = {"name": "encoder", "dtype": dtype}
     if pretrained is not None:
-        layers, tuned = (pretrained.backbone, pool("pool")), config.fine_tune
-        encoder = BackboneEncoder(*layers, **pretrained.marks, fine_tuned=tuned, **common)
+        marks = {**pretrained.marks, "fine_tuned": config.fine_tune}
+        reader = BackboneReader(pretrained.backbone, **marks, name="reader", dtype=dtype)
+        encoder = BackboneEncoder(reader, pool("pool"), **common)
         return Classifier(encoder, outputs, config.dropout, name="backbone", dtype=dtype)
     dropout = config.dropout if config.embedding_dropout is None else config.embedding_dropout
     sizes = vocabulary_size, config.embedding_size
@@ -222,8 +229,7 @@ def settings_of_network(network: Classifier) -> dict[str, Any]:
     encoder = network.encoder
     names = {HierarchicalEncoder: "han", CrossEncoder: "cross", InnerEncoder: "inner"}
     if isinstance(encoder, BackboneEncoder):
-        backbone = {"model.backbone": encoder.backbone.name, "model.fine_tune": encoder.fine_tuned}
-        return {"model.architecture": "backbone", **backbone}
+        return {"model.architecture": "backbone", **encoder.reader.settings()}
     context, vectors = getattr(encoder, "context", None), getattr(encoder, "vectors", None)
     if not (isinstance(context, Contextual) and isinstance(vectors, WordVectors)):
         return {}

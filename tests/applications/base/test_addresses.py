@@ -13,10 +13,10 @@ import keras_attention
 from keras_attention import applications, metrics, visualization
 from keras_attention.applications.answer_selection import AnswerRanker, DataConfig, load_corpus
 from keras_attention.applications.answer_selection.metrics import read_trec_run
+from keras_attention.applications.base.backbones import Pretrained
 from keras_attention.applications.base.presets import preset_folder
 from keras_attention.applications.base.train import average_tasks, resume_task, train_task
 from keras_attention.applications.classification import TextClassifier
-from keras_attention.applications.classification.networks.backbones import Pretrained
 from keras_attention.applications.classification.results import draw_confusion
 from keras_attention.applications.schema.reading import load_config, read_yaml
 from keras_attention.applications.store import files

@@ -12,11 +12,12 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
+from keras_attention.applications.base import backbones
+from keras_attention.applications.base.backbones import BackboneTokenizer
 from keras_attention.applications.classification import (
     ClassificationConfig,
     ClassificationPreprocessor,
     ClassificationTask,
-    DataConfig,
     Labels,
     ModelConfig,
     PairClassifier,
@@ -26,8 +27,6 @@ from keras_attention.applications.classification import (
     load_pretrained,
 )
 from keras_attention.applications.classification.known_sets import generate
-from keras_attention.applications.classification.networks import backbones
-from keras_attention.applications.classification.networks.backbones import BackboneTokenizer
 from keras_attention.applications.errors import UserError
 from tests.applications.classification.conftest import randomize
 from tests.applications.commands import assert_same_training, call_command
@@ -97,7 +96,7 @@ def test_texts_are_packed_as_the_backbones_own_preprocessor_does(bert, model, pa
     import keras_hub
 
     inputs = inputs_of(bert, pairs, padding=3)
-    packed = model.encoder._packed(list(inputs.values()))[0]
+    packed = model.encoder.reader.packed(list(inputs.values()))[0]
     own = keras_hub.models.TextClassifierPreprocessor.from_preset(
         str(bert), sequence_length=packed["token_ids"].shape[1]
     )
@@ -158,7 +157,8 @@ def test_weights_are_of_words_alone_and_padding_has_no_say(bert, model, pairs):
 @pytest.mark.slow
 @pytest.mark.parametrize("forgotten", ["pool", "backbone"])
 def test_a_forgotten_mask_is_found_out(bert, model, forgotten, monkeypatch):
-    packed = type(model.encoder)._packed
+    reader = type(model.encoder.reader)
+    packed = reader.packed
 
     def unmasked(self, texts):
         given, is_word, places = packed(self, texts)
@@ -166,7 +166,7 @@ def test_a_forgotten_mask_is_found_out(bert, model, forgotten, monkeypatch):
             return given, ops.ones_like(is_word), places
         return {**given, "padding_mask": ops.ones_like(given["padding_mask"])}, is_word, places
 
-    monkeypatch.setattr(type(model.encoder), "_packed", unmasked)
+    monkeypatch.setattr(reader, "packed", unmasked)
     inputs, more = inputs_of(bert, False), inputs_of(bert, False, padding=5)
     assert np.abs(model(inputs) - model(more)).max() > 1e-3
 
@@ -236,7 +236,7 @@ def test_a_run_needs_nothing_of_the_folder_any_more(bert, tables, fine_tune, tmp
     assert done.status == 0 and "terr[" in done.out and "##ible[" in done.out
 
     before = load_pretrained(bert).backbone.get_weights()
-    after = task.backbone.encoder.backbone.get_weights()
+    after = task.backbone.encoder.reader.backbone.get_weights()
     moved = [not np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
     # The pooled output of the first token is not used: its layer has no gradient.
     assert sum(moved) == (len(moved) - 2 if fine_tune == "true" else 0)
@@ -317,9 +317,15 @@ def test_a_whole_task_around_a_backbone_in_one_line(bert):
     options = {"architecture": "backbone", "backbone": str(bert), "units": 5, "max_length": 20}
     task = TextClassifier.from_texts(TEXTS[:1] * 8 + TEXTS[3:] * 8, [1] * 8 + [0] * 8, **options)
     assert isinstance(task.preprocessor.tokenizer, BackboneTokenizer)
-    frozen = task.backbone.encoder.backbone.get_weights()
+    (found,) = task.classify(["the unseenword was good"])
+    assert found.unknown == (4, ["[UNK]"])
+    in_graph, expected = task.preprocessor(tf.constant(TEXTS)), task.preprocessor(TEXTS)
+    np.testing.assert_array_equal(in_graph["text"], expected["text"])
+    frozen = task.backbone.encoder.reader.backbone.get_weights()
     task.fit(TEXTS[:1] * 8 + TEXTS[3:] * 8, [1] * 8 + [0] * 8, epochs=1, verbose=0)
-    for before, after in zip(frozen, task.backbone.encoder.backbone.get_weights(), strict=True):
+    for before, after in zip(
+        frozen, task.backbone.encoder.reader.backbone.get_weights(), strict=True
+    ):
         np.testing.assert_array_equal(before, after)
 
 
@@ -361,16 +367,12 @@ def test_a_backbone_that_does_not_read_texts(tmp_path):
 def test_texts_longer_than_the_backbones_places(bert):
     pretrained = load_pretrained(bert, weights=False)
 
-    def config(**data):
-        model = ModelConfig(architecture="backbone", backbone="b")
-        return ClassificationConfig(data=DataConfig(**data), model=model)
-
-    pretrained.check_length(config(max_length=LONGEST - 2))
-    pretrained.check_length(config(max_length=43, second_column="b"))
+    pretrained.check_length(LONGEST - 2, "b")
+    pretrained.check_length(43, "b", texts=2)
     with pytest.raises(UserError, match="reads 90 tokens .* must be at most 88. Received: 89"):
-        pretrained.check_length(config(max_length=89))
+        pretrained.check_length(89, "b")
     with pytest.raises(UserError, match="at most 43 for each text of a pair. Received: 44"):
-        pretrained.check_length(config(max_length=44, second_column="b"))
+        pretrained.check_length(44, "b", texts=2)
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,31 @@ def test_long_sentences_are_read_in_windows():
     assert np.isfinite(task.fit([words], [["O"] * 24], verbose=0).history["loss"]).all()
 
 
+@pytest.mark.parametrize("scheme", ["BIO", "BIOES"])
+def test_a_span_over_the_cut_of_a_long_sentence_goes_on_as_one(scheme):
+    task = untrained(max_length=3, scheme=scheme)
+    words, tags = ["Bob", "x", "Bob", "Stone", "Bob"], ["O", "O", "B-PER", "I-PER", "I-PER"]
+    assert np.isfinite(task.fit([words], [tags], verbose=0).history["loss"]).all()
+    encoded = task.encode_to_train(task.read_columns([words], [tags], [2.0]))
+    end = {"BIO": "I-PER", "BIOES": "E-PER"}[scheme]
+    single = {"BIO": "B-PER", "BIOES": "S-PER"}[scheme]
+    names = task.preprocessor.tags
+    assert [[names[tag] for tag in row] for row in encoded["targets"]] == [
+        ["O", "O", single],
+        ["B-PER", end],
+    ]
+    assert encoded.weights.tolist() == [2.0, 2.0]
+
+
+def test_the_parts_of_a_long_sentence_have_its_predicate_and_its_places():
+    pairs = [(["a", "b", "c", "d", "e"], 3)]
+    task = TokenClassifier.from_texts(pairs, [["O", "O", "O", "B-V", "O"]], units=4, max_length=2)
+    encoded = task.encode_to_train(task.read_columns(pairs, [["O", "O", "O", "B-V", "O"]]))
+    assert list(encoded["marks"]) == [[0, 0], [0, 1], [0]]
+    with pytest.raises(ValueError, match=r"x\[0\]\[4\]"):
+        task.encode_to_train(task.read_columns(pairs, [["O", "O", "O", "B-V", "B-X"]]))
+
+
 def test_a_saved_model_answers_as_tag_does(tagger, tmp_path):
     tagger.export(tmp_path / "served")
     serve = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"]

@@ -1,6 +1,7 @@
-"""Pretrained backbones of KerasHub: found, checked, kept, and read from by an encoder."""
+"""Pretrained backbones of KerasHub: found, checked, kept, and read from by a network."""
 
 import base64
+import functools
 import io
 import json
 import tempfile
@@ -16,12 +17,11 @@ from keras import ops
 
 from keras_attention.paths import output_path
 
-from ...errors import UserError, did_you_mean, one_line
-from ...store.weights import check_room
-from ...text import PAD_ID, SPECIAL_TOKENS, Tokenizer
-from ..config import ClassificationConfig
-from .encoders import SIDES, TextEncoder
-from .layers import PACKAGE
+from ..errors import UserError, did_you_mean, one_line
+from ..store.weights import check_room
+from ..text import PAD_ID, SPECIAL_TOKENS, Tokenizer
+from .network import Part
+from .preprocessor import TextPreprocessor
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -49,7 +49,6 @@ class BackboneTokenizer(Tokenizer):
         import tensorflow as tf
 
         self.tokenizer = tokenizer
-        # The graph that is exported: keras_hub has another way for strings outside of one.
         text = tf.TensorSpec([None], tf.string)
         self._encode = tf.function(self.in_graph().encode, input_signature=[text], autograph=False)
 
@@ -57,11 +56,13 @@ class BackboneTokenizer(Tokenizer):
     def vocabulary_size(self) -> int:
         return self.tokenizer.vocabulary_size() + OFFSET
 
-    @property
+    @functools.cached_property
     def unknown_id(self) -> int | None:
         """The id of words that the vocabulary lacks; None where there is none, as for bytes."""
-        own = getattr(self.tokenizer, "unk_token_id", None)
-        return None if own is None else int(own) + OFFSET
+        names = [getattr(self.tokenizer, name, None) for name in ("oov_token", "unk_token")]
+        vocabulary = self.tokenizer.get_vocabulary()
+        known = [name for name in (*names, "<unk>") if name in vocabulary]
+        return int(self.tokenizer.token_to_id(known[0])) + OFFSET if known else None
 
     @property
     def vocabulary(self) -> list[str]:
@@ -87,7 +88,10 @@ class BackboneTokenizer(Tokenizer):
 
         class InGraph(tf.Module):
             def encode(module, strings):
-                ids = tf.cast(self.tokenizer(strings), tf.int32) + OFFSET
+                ids = self.tokenizer(strings)
+                if not tf.is_tensor(ids):  # eager ones come as lists
+                    ids = tf.ragged.constant(ids, tf.int32, ragged_rank=1)
+                ids = tf.cast(ids, tf.int32) + OFFSET
                 # The tables of the tokenizer, which the first call makes: a SavedModel holds them.
                 own, kind = vars(self.tokenizer).values(), tf.__internal__.tracking.Trackable
                 module.tables = [each for each in own if isinstance(each, kind)]
@@ -136,6 +140,30 @@ class BackboneTokenizer(Tokenizer):
         return cls._restore(base64.b64decode(config["vocabulary"]), config)
 
 
+class BackbonePreprocessor(TextPreprocessor):
+    """Base of the preprocessors whose tokenizer may be that of a backbone."""
+
+    backbone_folder: Path | None = None
+    """Where a run folder has the backbone that its training starts from."""
+
+    @property
+    def reads_backbone(self) -> bool:
+        """Whether the ids are those of a backbone's vocabulary."""
+        return isinstance(self.tokenizer, BackboneTokenizer)
+
+    def read_start(self, folder: Path) -> None:
+        if (folder / FOLDER).is_dir():
+            self.backbone_folder = folder / FOLDER
+        super().read_start(folder)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "BackbonePreprocessor":
+        tokenizer = config["tokenizer"]
+        if tokenizer["kind"] != BackboneTokenizer.kind:
+            return super().from_config(config)
+        return cls(**{**config, "tokenizer": BackboneTokenizer.from_config(tokenizer)})
+
+
 @dataclass(frozen=True)
 class Pretrained:
     """A backbone and what belongs to it.
@@ -157,18 +185,20 @@ class Pretrained:
         self.backbone.save_to_preset(str(folder))
         self.tokenizer.tokenizer.save_to_preset(str(folder))
 
-    def check_length(self, config: ClassificationConfig) -> None:
-        """Refuse texts that are longer than what the backbone has places for."""
-        texts = 2 if config.data.second_column else 1
-        places = getattr(self.backbone, "max_sequence_length", None)
-        marks = len(self.marks["start"]) + len(self.marks["end"])
-        marks += len(self.marks["separator"]) * (texts - 1)
-        if places is not None and config.data.max_length > (places - marks) // texts:
+    def check_length(self, wanted: int, name: str, texts: int = 1) -> None:
+        """Refuse texts of a longest length that the backbone `name` has no positions for.
+
+        Args:
+            wanted: the longest length, in tokens.
+            name: the name or folder of the backbone, for the message.
+            texts: how many texts are in one sequence.
+        """
+        longest = _longest(self.backbone, texts=texts, **self.marks)
+        if longest is not None and wanted > longest:
             raise UserError(
-                f"model.backbone {config.model.backbone} reads {places} tokens at most, its marks "
-                f"among them: data.max_length must be at most {(places - marks) // texts}"
-                f"{' for each text of a pair' if texts > 1 else ''}. "
-                f"Received: {config.data.max_length}."
+                f"model.backbone {name} reads {self.backbone.max_sequence_length} tokens at most, "
+                f"its marks among them: data.max_length must be at most {longest}"
+                f"{' for each text of a pair' if texts > 1 else ''}. Received: {wanted}."
             )
 
 
@@ -237,18 +267,16 @@ def _marks(backbone: keras.Model, tokenizer: keras_hub.tokenizers.Tokenizer) -> 
     return {**marks, "padding": int(packer.pad_value or 0)}
 
 
-@keras.saving.register_keras_serializable(PACKAGE)
-class BackboneEncoder(TextEncoder):
-    """A text, or a pair in one sequence, as a pretrained backbone reads it, pooled by attention.
+@keras.saving.register_keras_serializable("keras_attention.common")
+class BackboneReader(Part):
+    """The states of the tokens of a text, or of a pair in one sequence, in a pretrained backbone.
 
-    A pair becomes `start text separator second end`, a single text `start text end`. The states of
-    the words alone are pooled: a backbone's own attention rests on the marks when it has nothing to
-    say, and pooling would learn to rest there too.
+    A pair becomes `start text separator second end`, a single text `start text end`. Padding lies
+    at the end of the sequence, whatever the lengths of the texts.
 
     Args:
         backbone: a model of `keras_hub.models` from `token_ids`, `padding_mask` and, where it has
             them, `segment_ids` to a state for each token.
-        pool: a `Pool`.
         start: the ids before the first text, of the backbone's vocabulary.
         separator: the ids between two texts.
         end: the ids after the last text.
@@ -257,22 +285,17 @@ class BackboneEncoder(TextEncoder):
         **kwargs: arguments of every Keras layer.
 
     Call arguments:
-        inputs: a dictionary with `text` `(B, S)`, and for pairs `second`: ids of the vocabulary
-            plus 4, 0 is padding.
+        texts: a list of one or two texts `(B, S)`: ids of the vocabulary plus 4, 0 is padding.
         training: whether dropout applies.
 
-    Reference:
-        Devlin et al. 2019, "BERT: pre-training of deep bidirectional transformers for language
-        understanding", sections 3 and 5.3 (feature-based).
+    Returns:
+        The states of the sequence `(B, L, D)`, which of them are of words `(B, L)`, and for each
+        text the indices of its tokens in the sequence, `(B, S)`.
     """
-
-    described = ("backbone", "pool", "start", "separator", "end", "padding", "fine_tuned")
-    text_counts = (1, 2)
 
     def __init__(
         self,
         backbone: keras.Model,
-        pool: keras.layers.Layer,
         *,
         start: Sequence[int],
         separator: Sequence[int],
@@ -281,8 +304,9 @@ class BackboneEncoder(TextEncoder):
         fine_tuned: bool = False,
         **kwargs: Any,
     ):
-        marks = list(start), list(separator), list(end), padding
-        super().__init__(backbone, pool, *marks, fine_tuned, **kwargs)
+        super().__init__(**kwargs)
+        self.keep(backbone=backbone, start=list(start), separator=list(separator), end=list(end))
+        self.keep(padding=padding, fine_tuned=fine_tuned)
         backbone.trainable = fine_tuned
         states = _states_of(backbone.output)
         used = {id(layer) for layer in keras.Model(backbone.input, states).layers}
@@ -292,25 +316,27 @@ class BackboneEncoder(TextEncoder):
 
     @property
     def vocabulary_size(self) -> int | None:
+        """How many ids there are, padding included; None where the backbone does not say."""
         size = getattr(self.backbone, "vocabulary_size", None)
         return None if size is None else size + OFFSET
 
-    def call(self, inputs, training=False):
-        texts = [inputs[side] for side in SIDES if side in inputs]
-        packed, is_word, place = self._packed(texts)
+    @property
+    def longest(self) -> int | None:
+        """How many tokens a single text may have; None where the backbone has no limit."""
+        return _longest(self.backbone, self.start, self.separator, self.end)
+
+    def settings(self) -> dict[str, Any]:
+        """Return the keys of a configuration that say which backbone it is, and how it is used."""
+        return {"model.backbone": self.backbone.name, "model.fine_tune": self.fine_tuned}
+
+    def call(self, texts, training=False):
+        packed, is_word, places = self.packed(texts)
         given = {name: packed[name] for name in self.backbone.input}
         states = _states_of(self.backbone(given, training=bool(training) and self.fine_tuned))
-        if not self.fine_tuned:
-            states = ops.stop_gradient(states)
-        vector, weights = self.pool(states, is_word)
-        found = {}
-        for name, text, places in zip(("words", "second"), texts, place, strict=False):
-            of_text = ops.take_along_axis(weights, places, axis=1)
-            found[name] = ops.where(ops.not_equal(text, PAD_ID), of_text, ops.zeros_like(of_text))
-        return vector, found
+        return states if self.fine_tuned else ops.stop_gradient(states), is_word, places
 
-    def _packed(self, texts):
-        """Return what the backbone reads, which places hold words, and each text's places."""
+    def packed(self, texts):
+        """Return what the backbone reads, which indices hold words, and those of each text."""
         last = len(texts) - 1
         columns = [_mark(self.start, texts[0], 0)]
         for number, text in enumerate(texts):
@@ -338,6 +364,25 @@ class BackboneEncoder(TextEncoder):
             places.append(place[:, first : first + ops.shape(text)[1]])
             first = first + ops.shape(text)[1] + len(self.separator)
         return packed, is_word, places
+
+
+def write_backbone(folder: Path, reader: BackboneReader, tokenizer: Tokenizer) -> None:
+    """Write into a run folder the backbone that its training starts from."""
+    if isinstance(tokenizer, BackboneTokenizer):
+        Pretrained(reader.backbone, tokenizer, {}).save(folder / FOLDER)
+
+
+def _longest(
+    backbone: keras.Model,
+    start: Sequence[int],
+    separator: Sequence[int],
+    end: Sequence[int],
+    padding: int = 0,
+    texts: int = 1,
+) -> int | None:
+    positions = getattr(backbone, "max_sequence_length", None)
+    marks = len(start) + len(separator) * (texts - 1) + len(end)
+    return None if positions is None else (positions - marks) // texts
 
 
 def _states_of(outputs):
