@@ -78,8 +78,8 @@ pictures: $(VENV)/.installed-docs ## Draw the pictures of the pages anew
 	$(BIN)/python -m docs.pictures
 
 bench: $(VENV)/.installed-benchmarks ## Measure the layers beside PyTorch and plain Keras
-	$(BIN)/python -m benchmarks
-	$(BIN)/python -m benchmarks.training
+	$(BIN)/python -m benchmarks layers
+	$(BIN)/python -m benchmarks strategies
 
 dist: $(VENV)/.installed-tests ## Build the wheel and the sdist into dist/
 	$(BIN)/python -m build

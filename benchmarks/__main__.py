@@ -107,6 +107,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program, options = parse(sys.argv[1:] if arguments is None else arguments)
     try:
         program.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of the tables has left, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (BenchmarkError, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

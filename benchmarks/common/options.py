@@ -48,11 +48,13 @@ def add_seconds(parser: argparse.ArgumentParser, default: float | None) -> None:
 
 def add_only(parser: argparse.ArgumentParser, names: Iterable[str], what: str = "rows") -> None:
     """Add `--only`: the names to measure; `options.only` is None for all."""
+    names = list(names)
     parser.add_argument(
         "--only",
         action="append",
-        choices=list(names),
-        help=f"the {what} to measure; may be repeated (default: all)",
+        choices=names,
+        metavar="NAME",
+        help=f"the {what} to measure; may be repeated (default: all): {', '.join(names)}",
     )
 
 

@@ -1,7 +1,7 @@
 """Our programs here and in another checkout, in one run.
 
 The other checkout, an older commit say, has its own `.venv` with the package installed from it, and
-this command. A ratio is the time there by the time here, each in its faster form, with XLA or
+its own programs. A ratio is the time there by the time here, each in its faster form, with XLA or
 without.
 
 With `--train` both train translators of generated sentences instead, by the real command.
@@ -83,7 +83,7 @@ def compare_training(architecture: str, other: Path, rounds: int) -> list[str]:
     return [*cells, f"{here / there:.2f}"]
 
 
-def compare(problem: Problem, other: Path, rounds: int, seconds: float) -> list[str]:
+def compare(problem: Problem, other: Path, worker: str, rounds: int, seconds: float) -> list[str]:
     """The cells of a row: for each pass the milliseconds here, and the ratio with its range."""
     ours = [each for each in contenders_for(problem.kind) if each.side == OURS and not each.streams]
 
@@ -93,10 +93,10 @@ def compare(problem: Problem, other: Path, rounds: int, seconds: float) -> list[
     with ExitStack() as stack:
         pool = stack.enter_context(Pool(memory_limit(), tell))
         children = []
-        for checkout in (ROOT, other):
+        for checkout, module in ((ROOT, WORKER), (other, worker)):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             for contender in ours:
-                children.append(Child(contender, problem, folder, checkout))
+                children.append(Child(contender, problem, folder, checkout, worker=module))
                 pool.wake(children[-1])
         check_agreement(children, problem)
         take_turns(pool, children, problem, rounds, seconds, tell)
@@ -118,7 +118,7 @@ def compare_programs(options: argparse.Namespace, other: Path) -> None:
     for kind in kinds_of(options.only):
         for size in options.size or SIZES[kind]:
             problem = Problem(kind, size)
-            cells = compare(problem, other, options.rounds, options.seconds)
+            cells = compare(problem, other, options.worker, options.rounds, options.seconds)
             print(f"| {problem} | " + " | ".join(cells) + " |", flush=True)
 
 
@@ -133,6 +133,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="ARCHITECTURE",
         help="an architecture of translation to train in place of all; may be repeated",
     )
+    parser.add_argument(
+        "--worker",
+        default=WORKER,
+        metavar="MODULE",
+        help="the module of the other checkout that runs one program (default: %(default)s)",
+    )
     add_rounds(parser, 3)
     add_seconds(parser, 0.5)
 
@@ -140,11 +146,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print a table."""
     other = options.other.resolve()
-    for needed in (".venv/bin/python", f"{WORKER.replace('.', '/')}.py"):
-        if not (other / needed).exists():
-            raise BenchmarkError(
-                f"Expected a checkout with {needed} as OTHER. Received: {options.other}"
-            )
+    needed = [".venv/bin/python"]
+    if not options.train:
+        needed.append(f"{options.worker.replace('.', '/')}.py")
+    for name in needed:
+        if not (other / name).exists():
+            raise BenchmarkError(f"Expected a checkout with its own {name}. Received: {other}")
     watch = machine.Watch()
     print(machine_line(machine.facts()))
     if options.train:

@@ -58,6 +58,7 @@ class Child:
         checkout: Path = ROOT,
         backend: str = "tensorflow",
         precision: str = "float32",
+        worker: str = WORKER,
     ):
         self.contender = contender
         self.check_file = folder / f"{contender.name}.npz"
@@ -65,7 +66,7 @@ class Child:
         python = sys.executable if checkout == ROOT else checkout / ".venv/bin/python"
         place = [problem.kind, str(problem.size), contender.name, str(self.check_file)]
         place += [precision] if precision != "float32" else []
-        self._command = [python, "-m", WORKER, *place]
+        self._command = [python, "-m", worker, *place]
         self._checkout = checkout
         self._environment = environment(1 if contender.streams else None, backend)
         self._worker: Worker | None = None
