@@ -119,16 +119,19 @@ class Pool:
             self.waiting.remove(child)
             self.waiting.append(child)
             return
-        needed = child.needed_megabytes or self.limit / 2
-        while self.waiting and self._taken() + needed > self.limit:
+        self._make_room(child, child.needed_megabytes or self.limit / 2)
+        child.start()
+        self._make_room(child, child.needed_megabytes or 0.0)  # more than was expected, perhaps
+        self.waiting.append(child)
+
+    def _make_room(self, child: Child, needed: float) -> None:
+        def taken() -> float:
+            return sum(each.needed_megabytes or 0.0 for each in self.waiting)
+
+        while self.waiting and taken() + needed > self.limit:
             first = self.waiting.pop(0)
             self._tell(f"{first.contender.label} makes room for {child.contender.label}")
             first.stop()
-        child.start()
-        self.waiting.append(child)
-
-    def _taken(self) -> float:
-        return sum(each.needed_megabytes or 0.0 for each in self.waiting)
 
     def end(self, child: Child) -> None:
         """End a child for good."""

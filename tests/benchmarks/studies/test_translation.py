@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import architectures, luong
+from benchmarks.__main__ import main
+from benchmarks.studies import architectures, luong
 from keras_attention.applications.schema.reading import load_config
 from keras_attention.applications.translation.config import TranslationConfig
 
@@ -47,9 +48,8 @@ def test_the_command_accepts_the_settings_of_each_architecture(name):
 
 @pytest.mark.parametrize("name", luong.ROWS)
 def test_the_command_accepts_the_settings_of_each_row_of_luong(name):
-    options = argparse.Namespace(epochs=3, folder=None)
-    more = ["--training.seed=7"]
-    config = load_config(TranslationConfig, [], luong.overrides(name, options, more))
+    options = argparse.Namespace(epochs=3, folder=None, settings=["training.seed=7"])
+    config = load_config(TranslationConfig, [], luong.overrides(name, options))
     chosen = {"dropout": 0.0, "input_feeding": "false", **luong.ROWS[name]}
     found = {key: getattr(config.model, key) for key in chosen}
     assert {key: str(value).lower() for key, value in found.items()} == {
@@ -93,7 +93,7 @@ def test_the_table_of_luong_leaves_out_what_a_row_has_not():
 @pytest.mark.slow
 def test_an_architecture_that_fails_ends_the_comparison_with_one_line(tmp_path, capfd):
     options = ["--folder", str(tmp_path / "none"), "--output", str(tmp_path / "runs")]
-    assert architectures.main(["--only", "luong dot", *options]) == 2
+    assert main(["architectures", "--only", "luong dot", *options]) == 2
     error = capfd.readouterr().err.strip()
     place = tmp_path / "runs" / "luong-dot"
     last = f"error: `keras-attention train` of {place} ended with status 2"

@@ -1,24 +1,20 @@
 """The table of classification is of what the real command measured."""
 
-import argparse
 import json
 from pathlib import Path
 
 import pytest
 
-from benchmarks import classification
-from benchmarks.children import BenchmarkError
+from benchmarks.__main__ import main
+from benchmarks.common.errors import BenchmarkError
+from benchmarks.studies import classification
 from keras_attention.applications.command.cli import load_task, read_config
-
-OPTIONS = argparse.Namespace(
-    folder=Path("data"), output=Path("runs"), runs=2, set=[], only=None, vectors=Path("glove.txt")
-)
 
 
 @pytest.mark.parametrize("name", classification.ROWS)
 def test_the_command_accepts_the_settings_of_each_row(name):
     row = classification.ROWS[name]
-    settings = classification.overrides(name, 1, OPTIONS)
+    settings = classification.overrides(name, 2, Path("data"), Path("glove.txt"))
     config = read_config(load_task("classification"), None, settings)
     config.check()
     assert config.data.dataset == row.dataset
@@ -49,20 +45,20 @@ def test_a_row_is_the_mean_of_its_runs_and_goes_on_where_it_was(tmp_path, monkey
         run.mkdir(parents=True, exist_ok=True)
         lines = [json.dumps({"train_seconds": seconds}) for seconds in (60.0, 30.0)]
         (run / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-        accuracy = 0.9 if run.name.endswith("0") else 0.8
+        accuracy = 0.9 if run.name.endswith("1") else 0.8
         report = {"accuracy": accuracy, "macro_f1": 0.7, "expected_calibration_error": 0.05}
         return json.dumps(report)
 
     monkeypatch.setattr(classification, "command", command)
-    monkeypatch.setattr(classification, "linear_accuracies", lambda name, options: [91.0, 90.0])
-    arguments = ["--folder", "data", "--output", str(tmp_path), "--runs", "2", "--only", "trec"]
-    assert classification.main(arguments) == 0
+    monkeypatch.setattr(classification, "linear_accuracies", lambda *_: [91.0, 90.0])
+    arguments = ["--folder", "data", "--output", str(tmp_path), "--seeds", "2", "--only", "trec"]
+    assert main(["classification", *arguments]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert last == "| trec | 2 seeds | 85.0 | 80.0-90.0 | 70.0 | 5.0 | 91.2 | 91.2 | 90.5 | 3.0 |"
     assert "--resume" in calls[0] and f"--data.folder={Path('data/trec')}" in calls[0]
     first = calls[:]
     calls.clear()
-    assert classification.main(arguments) == 0
+    assert main(["classification", *arguments]) == 0
     assert calls == first  # a run that is there refuses other settings
 
 
@@ -71,5 +67,5 @@ def test_a_run_that_fails_ends_it_with_one_line(monkeypatch, capsys):
         raise BenchmarkError("`keras-attention train` of x ended with status 2")
 
     monkeypatch.setattr(classification, "command", command)
-    assert classification.main(["--folder", "nowhere"]) == 2
+    assert main(["classification", "--folder", "nowhere"]) == 2
     assert capsys.readouterr().err.strip().startswith("error: `keras-attention train`")

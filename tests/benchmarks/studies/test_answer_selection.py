@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from benchmarks import answer_selection
+from benchmarks.__main__ import main
+from benchmarks.studies import answer_selection
 from keras_attention.applications.answer_selection import load_corpus
 from keras_attention.applications.answer_selection.config import SPLITS, AnswerSelectionConfig
 from keras_attention.applications.schema.reading import load_config
@@ -58,20 +59,24 @@ def test_a_picture_has_a_line_for_each_encoder_with_attention(tmp_path, capsys):
     picture = tmp_path / "places.svg"
     options = ["--folder", "absent", "--output", str(tmp_path), "--seeds", "1"]
     options += ["--only", "gru", "--only", "inner-word occam", "--picture", str(picture)]
-    assert answer_selection.main(options) == 0
+    assert main(["answer-selection", *options]) == 0
     assert "| inner-word occam | 1 | 61 |" in capsys.readouterr().out
     drawn = picture.read_text(encoding="utf-8")
     assert "<!-- inner-word occam -->" in drawn and "<!-- gru -->" not in drawn
     for path, message in ((picture, "exists already"), ("places.doc", "must end in .png or .svg")):
-        with pytest.raises(SystemExit) as end:
-            answer_selection.main([*options[:-1], str(path)])
-        assert end.value.code == 2 and message in capsys.readouterr().err
+        try:
+            status = main(["answer-selection", *options[:-1], str(path)])
+        except SystemExit as ended:  # of argparse
+            status = ended.code
+        assert status == 2 and message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", answer_selection.MODELS)
 def test_the_command_accepts_the_settings_of_each_encoder(name, tmp_path):
     (tmp_path / "vectors-3.txt").touch()  # trained before
-    options = argparse.Namespace(folder="wikiqa", dataset="wikiqa", output=tmp_path, vectors=None)
+    options = argparse.Namespace(
+        folder="wikiqa", dataset="wikiqa", output=tmp_path, vectors=None, settings=[]
+    )
     config = load_config(AnswerSelectionConfig, [], answer_selection.overrides(name, 3, options))
     assert config.model.encoder == name.removesuffix(" occam")
     assert config.model.occam == name.endswith("occam")
@@ -89,7 +94,11 @@ def test_the_last_training_questions_of_trecqa_choose_the_epoch(tmp_path):
         with gzip.open(tmp_path / f"{name}.csv.gz", "wt") as file:
             file.write("\n".join(["qtext,label,atext", *rows]))
     options = argparse.Namespace(
-        folder=tmp_path, dataset="trecqa", output=tmp_path / "runs", vectors="glove.txt"
+        folder=tmp_path,
+        dataset="trecqa",
+        output=tmp_path / "runs",
+        vectors="glove.txt",
+        settings=[],
     )
     settings = answer_selection.overrides("gru", 1, options)
     data = load_config(AnswerSelectionConfig, [], settings).data
@@ -115,11 +124,11 @@ def test_each_data_set_has_its_folder_and_its_figures(dataset, last, tmp_path, c
     raw = {"unfiltered_map": 0.75, "unfiltered_mrr": 0.74}
     (folder / "gru-1.json").write_text(json.dumps(answers("gru", 1, **raw)))
     options = ["--folder", "absent", "--dataset", dataset, "--seeds", "1", "--only", "gru"]
-    assert answer_selection.main(options) == 0
+    assert main(["answer-selection", *options]) == 0
     assert f"| 0.5000 | {last}\n" in capsys.readouterr().out
 
 
 def test_answer_selection_without_its_data_ends_with_one_line(tmp_path, capsys):
     options = ["--folder", str(tmp_path / "none"), "--output", str(tmp_path / "runs")]
-    assert answer_selection.main(options) == 2
+    assert main(["answer-selection", *options]) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith("error: ")

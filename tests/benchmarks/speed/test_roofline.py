@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from benchmarks import roofline
-from benchmarks.problems import Problem, Size
+from benchmarks.__main__ import main
+from benchmarks.speed import roofline
+from benchmarks.speed.problems import Problem, Size
 
 
 def test_a_roofline_is_the_longer_of_two_times():
@@ -44,9 +45,9 @@ def test_the_share_of_a_roofline_that_a_run_reached(tmp_path, capsys):
     figures["problems"][0]["programs"] = programs
     (tmp_path / "f.json").write_text(json.dumps(figures))
     options = ["--figures", str(tmp_path / "f.json"), "--processor", "H100"]
-    assert roofline.main(options) == 0
+    assert main(["roofline", *options]) == 0
     assert capsys.readouterr().out.strip().endswith("| 25.0% |")
-    assert roofline.main([]) == 0
+    assert main(["roofline"]) == 0
     assert "| translation 1x30x20x512 | greedy |" in capsys.readouterr().out
-    assert roofline.main(["--figures", __file__]) == 2
-    assert "no figures of `python -m benchmarks`" in capsys.readouterr().err
+    assert main(["roofline", "--figures", __file__]) == 2
+    assert "no figures of `python -m benchmarks layers`" in capsys.readouterr().err

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import baselines
+from benchmarks.__main__ import main
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def folder(tmp_path):
 
 
 def test_the_tables_have_the_sets_that_are_there(folder, capsys):
-    assert baselines.main(["--folder", str(folder)]) == 0
+    assert main(["baselines", "--folder", str(folder)]) == 0
     out, error = capsys.readouterr()
     assert "| TREC-QA, dev | word overlap | 2 | 0.7500 | 0.7500 | 0.5000 |" in out
     assert "| trec | 100.0 | 100.0-100.0 | 1 |" in out
@@ -27,5 +27,5 @@ def test_the_tables_have_the_sets_that_are_there(folder, capsys):
 
 
 def test_a_folder_without_any_set_ends_with_one_line(tmp_path, capsys):
-    assert baselines.main(["--folder", str(tmp_path)]) == 2
-    assert capsys.readouterr().err.splitlines()[-1].endswith("has none of the sets")
+    assert main(["baselines", "--folder", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith("has none of the sets.")

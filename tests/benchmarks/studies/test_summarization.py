@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks import summarization
-from benchmarks.children import BenchmarkError
+from benchmarks.__main__ import main
+from benchmarks.common.errors import BenchmarkError
+from benchmarks.studies import summarization, temporal
 from keras_attention.applications.command.cli import read_config
 from keras_attention.applications.summarization import Summarizer
 from keras_attention.applications.summarization.data import read_corpus
@@ -31,7 +32,9 @@ def test_the_command_accepts_the_settings_of_each_row(corpus, tmp_path):
         paper = {"source": ["One .", "Two ."], "target": ["Both ."], "title": "Numbers"}
         with gzip.open(tmp_path / f"{split}.jsonl.gz", "wt", encoding="utf-8") as file:
             file.write(json.dumps(paper) + "\n")
-    options = argparse.Namespace(corpus=corpus, folder=str(tmp_path), output=tmp_path / "out")
+    options = argparse.Namespace(
+        corpus=corpus, folder=tmp_path, output=tmp_path / "out", settings=[]
+    )
     for name in summarization.ROWS[corpus]:
         config = read_config(Summarizer, [], summarization.overrides(name, 2, options))
         from_files = corpus in ("unordered", "catts")
@@ -73,8 +76,8 @@ def test_a_row_is_the_mean_of_its_seeds_and_is_not_measured_twice(tmp_path, monk
         lambda run, corpus: {**FIGURES, "exact_match": next(exact), "answer_mass": None},
     )
     arguments = ["--corpus", "reports", "--output", str(tmp_path), "--seeds", "2"]
-    arguments += ["--only", "see2017", "--training.epochs=1"]
-    assert summarization.main(arguments) == 0
+    arguments += ["--only", "see2017", "--set", "training.epochs=1"]
+    assert main(["summarization", *arguments]) == 0
     lines = capsys.readouterr().out.splitlines()
     row = ["see2017", "2", "50.0", "50.0", "50.0", "95.0 (90.0-100.0)", "4.0", "2.0", "50.0", ""]
     assert lines[2] == f"| {' | '.join(row)} | 1.5 |"
@@ -83,13 +86,13 @@ def test_a_row_is_the_mean_of_its_seeds_and_is_not_measured_twice(tmp_path, monk
     assert lines[5].startswith("| the references |  |  |  |  |  | 1.0 |")
     assert len({line.count("|") for line in lines}) == 1
     assert len(calls) == 2 and "--training.epochs=1" in calls[0]
-    assert summarization.main(arguments) == 0 and len(calls) == 2
+    assert main(["summarization", *arguments]) == 0 and len(calls) == 2
     (tmp_path / "reports-see2017-1.json").unlink()
     exact = iter([90.0])
     monkeypatch.setattr(
         summarization, "command", lambda *arguments: calls.append(arguments)
     )  # the run is there
-    assert summarization.main(arguments) == 0
+    assert main(["summarization", *arguments]) == 0
     assert calls[2] == calls[0] and "--resume" in calls[0]
 
 
@@ -124,10 +127,28 @@ def test_a_summary_is_complete_with_its_statements_in_any_order():
     assert summarization.complete(results, examples) == 99.5
 
 
+def test_what_is_said_and_read_again_is_counted():
+    summary = SimpleNamespace(
+        source=[["a", "b"], ["c"], ["d"]],
+        tokens=["x", "y", ".", "z", ".", "x", "y", ".", "w", "."],
+        sentence_weights=np.eye(3)[[0, 0, 2, 1, 2, 0, 0, 2, 0, 2]],
+    )
+    found = summarization.repetition([summary])
+    assert found == {"said_again": 25.0, "read_again": 50.0, "said_and_read_again": 100.0}
+    assert summarization.repetition([])["said_again"] is None
+    steps = [(np.arange(4.0) + 10 * step, np.eye(4)[1]) for step in range(10)]
+    begun = list(temporal.beginnings(summary, steps, urgent=(0, 1)))
+    assert [kind for kind, *_ in begun] == [
+        *("read before", "urgent, not read", "others"),
+        *("read before", "read before", "others") * 2,
+    ]
+    assert begun[0][1:] == (31.0, 1.0) and begun[1][1:] == (32.0, 0.0)
+
+
 def test_a_run_that_fails_ends_it_with_one_line(monkeypatch, capsys):
     def command(*arguments):
         raise BenchmarkError("`keras-attention train` of x ended with status 2")
 
     monkeypatch.setattr(summarization, "command", command)
-    assert summarization.main(["--corpus", "scitldr", "--folder", "nowhere"]) == 2
+    assert main(["summarization", "--corpus", "scitldr", "--folder", "nowhere"]) == 2
     assert capsys.readouterr().err.strip().startswith("error: `keras-attention train`")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from benchmarks.__main__ import main
 from benchmarks.speed import long_sequences
 from keras_attention.layers.attention.linear import elu_plus_one
 from keras_attention.ops.linear_attention import linear_attention
@@ -15,15 +16,15 @@ from tests.contracts.backend import random, to_numpy
 def test_the_best_turn_of_each_peer_is_in_the_table(monkeypatch, capsys, tmp_path):
     turns = iter([3.0, 5.0, 2.0, 7.0])
 
-    def run_alone(module, *arguments):
-        if "steps" in arguments:
+    def alone(function, *arguments):
+        if function is long_sequences.measure_steps:
             return {"128": [0.001, 0.002]}
         return {"forward_seconds": next(turns), "forward_peak_mb": 100.0}
 
-    monkeypatch.setattr(long_sequences, "run_alone", run_alone)
-    peers = ["--peer", "LinearAttention", "--peer", "GatedDeltaNet"]
+    monkeypatch.setattr(long_sequences, "alone", alone)
+    peers = ["--only", "LinearAttention", "--only", "GatedDeltaNet"]
     given = [*peers, "--length", "128", "--output", str(tmp_path / "found.json")]
-    assert long_sequences.main(given) == 0
+    assert main(["long-sequences", *given]) == 0
     shown = capsys.readouterr().out
     assert "| 128 | LinearAttention | 2.00 | 100 |" in shown
     assert "| 128 | GatedDeltaNet | 5.00 | 100 |" in shown

@@ -1,13 +1,15 @@
 """The recipes on real data: what is made of each corpus, how it is scored, and the command."""
 
+import argparse
 import json
 
 import pytest
 
-from benchmarks import recipes
-from benchmarks import recipes_data as data
-from benchmarks.children import BenchmarkError
-from benchmarks.tagger import shape
+from benchmarks.__main__ import main
+from benchmarks.common.errors import BenchmarkError
+from benchmarks.studies import recipes
+from benchmarks.studies import recipes_data as data
+from benchmarks.studies.recipes_tagger import shape
 from keras_attention.applications.command.cli import load_task, read_config
 from tests.applications.commands import call_command
 
@@ -164,7 +166,7 @@ def test_the_shape_of_a_word():
 @pytest.mark.parametrize("name", [name for name in recipes.RECIPES if name != "tagging"])
 def test_the_command_accepts_the_settings_of_each_recipe(name, tmp_path):
     recipe = recipes.RECIPES[name]
-    options = recipes.argparse.Namespace(quick=False, vectors=tmp_path / "glove.txt")
+    options = argparse.Namespace(quick=False, vectors=tmp_path / "glove.txt")
     settings = recipes.overrides(recipe, 3, options)
     config = read_config(load_task(recipe.application), None, settings)
     assert config.training.seed == 3
@@ -182,7 +184,7 @@ def test_each_recipe_trains_and_its_figures_are_kept(name, corpora, tmp_path, ca
     monkeypatch.setattr(recipes, "command", in_this_process)
     arguments = ["--folder", str(corpora), "--only", name, "--seeds", "1", "--quick"]
     arguments += ["--output", str(tmp_path / "runs")]
-    assert recipes.main(arguments) == 0
+    assert main(["recipes", *arguments]) == 0
     out = capsys.readouterr().out.splitlines()
     kept = tmp_path / "runs" / f"{name}-1-test.json"
     figures = json.loads(kept.read_text())
@@ -191,10 +193,10 @@ def test_each_recipe_trains_and_its_figures_are_kept(name, corpora, tmp_path, ca
     assert out[-1].startswith("commit ") and "Keras" in out[-1]
     metric = next(iter(figures["figures"]))
     kept.write_text(json.dumps({**figures, "figures": {metric: 12.3}}))
-    assert recipes.main([*arguments, "--folder", "absent"]) == 0
+    assert main(["recipes", *arguments, "--folder", "absent"]) == 0
     assert f"| {metric} | 1 | 12.3 | 12.3-12.3 |" in capsys.readouterr().out
     kept.unlink()  # the run itself is there, and gives the same again
-    assert recipes.main(arguments) == 0
+    assert main(["recipes", *arguments]) == 0
     assert json.loads(kept.read_text())["figures"] == figures["figures"]
 
 
@@ -209,7 +211,7 @@ def test_each_recipe_trains_and_its_figures_are_kept(name, corpora, tmp_path, ca
 )
 def test_a_missing_corpus_ends_with_one_line(name, missing, tmp_path, capsys):
     arguments = ["--folder", str(tmp_path), "--only", name, "--output", str(tmp_path / "runs")]
-    assert recipes.main(arguments) == 2
+    assert main(["recipes", *arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ") and missing in line
 
