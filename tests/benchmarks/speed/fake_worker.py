@@ -1,15 +1,15 @@
 """A worker of the benchmarks that computes nothing, and ends as it is told.
 
 The variable FAKES has, by the name of a program, the megabytes that it says it needs, and where it
-dies: at "build", or at its second turn of a pass. The file LOG gets a line for each start and end.
+dies: at "build", or at its second turn of a pass. The file RESULTS has what it computes, and LOG
+gets a line for each start, turn and end.
 """
 
 import json
 import os
+import shutil
 import signal
 import sys
-
-import numpy as np
 
 
 def main(kind: str, size: str, name: str, check_file: str) -> None:
@@ -19,7 +19,7 @@ def main(kind: str, size: str, name: str, check_file: str) -> None:
     if fake.get("dies") == "build":
         print("RuntimeError: no such kernel", file=sys.stderr)
         sys.exit(1)
-    np.savez(check_file, outputs=np.ones(3))
+    shutil.copy(os.environ["RESULTS"], check_file)
     peaks = {f"{each}_peak_mb": 1.0 for each in ("forward", "train")}
     firsts = {f"{each}_first_seconds": 1.0 for each in ("forward", "train")}
     say({"host_peak_mb": fake["mb"], "baseline_mb": 1.0, **peaks, **firsts})

@@ -94,6 +94,8 @@ def fake(tmp_path, monkeypatch):
     a function that returns the lines of the log.
     """
     monkeypatch.setenv("LOG", str(tmp_path / "log"))
+    monkeypatch.setenv("RESULTS", str(tmp_path / "results.npz"))
+    np.savez(tmp_path / "results.npz", outputs=np.ones(3))
     worker = functools.partial(children.Child, worker="tests.benchmarks.speed.fake_worker")
     monkeypatch.setattr(children, "Child", worker)
 
@@ -156,7 +158,7 @@ def test_a_program_that_was_not_built_yet_may_need_half_of_the_memory(fake):
 
 
 def test_a_program_that_needs_more_than_was_expected_has_the_room_before_its_turns(fake):
-    log = fake(1000, (100, 100, 400, 900))
+    log = fake(1000, (100, 100, 300, 900))
     measure(PROBLEM, 1, 0.1, tell=lambda line: None)
     assert log()[3:9] == [
         "start keras-xla",

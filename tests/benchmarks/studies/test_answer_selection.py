@@ -63,7 +63,10 @@ def test_a_picture_has_a_line_for_each_encoder_with_attention(tmp_path, capsys):
     assert "| inner-word occam | 1 | 61 |" in capsys.readouterr().out
     drawn = picture.read_text(encoding="utf-8")
     assert "<!-- inner-word occam -->" in drawn and "<!-- gru -->" not in drawn
-    for path, message in ((picture, "exists already"), ("places.doc", "must end in .png or .svg")):
+    for path, message in (
+        (picture, "exists already"),
+        ("places.doc", "should end in .png or .svg"),
+    ):
         try:
             status = main(["answer-selection", *options[:-1], str(path)])
         except SystemExit as ended:  # of argparse
