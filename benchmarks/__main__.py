@@ -4,8 +4,8 @@ A program is a module of `benchmarks.speed` or `benchmarks.studies`. The first l
 is its entry in the list, and the docstring is its help. It has two functions:
 
 - `add_options(parser)` adds its options, those that others have too from `common.options`;
-- `run(options)` measures and prints. What it raises as a `BenchmarkError`, a `ValueError` or an
-  `OSError` ends the command with one line.
+- `run(options)` measures and prints. A `BenchmarkError`, a `ValueError`, an `OSError` or a package
+  that is missing ends the command with one line.
 
 Importing a program must not import Keras, so that its help is there at once.
 """
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of the tables has left, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (BenchmarkError, ValueError, OSError) as error:
+    except (BenchmarkError, ValueError, OSError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -121,5 +121,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.exit(main())

