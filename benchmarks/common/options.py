@@ -30,31 +30,38 @@ def new_file(text: str) -> Path:
     return path
 
 
-def add_rounds(parser: argparse.ArgumentParser, default: int | None) -> None:
+def add_rounds(parser: argparse.ArgumentParser, default: int | None, told: str = "") -> None:
     """Add `--rounds`: how many turns each side gets."""
-    told = "" if default is None else " (default: %(default)s)"
     parser.add_argument(
-        "--rounds", type=positive(int), default=default, help=f"turns of each side{told}"
+        "--rounds",
+        type=positive(int),
+        default=default,
+        metavar="N",
+        help=f"turns of each side (default: {told or default})",
     )
 
 
-def add_seconds(parser: argparse.ArgumentParser, default: float | None) -> None:
+def add_seconds(parser: argparse.ArgumentParser, default: float | None, told: str = "") -> None:
     """Add `--seconds`: how long a turn is."""
-    told = "" if default is None else " (default: %(default)s)"
     parser.add_argument(
-        "--seconds", type=positive(float), default=default, help=f"length of a turn{told}"
+        "--seconds",
+        type=positive(float),
+        default=default,
+        metavar="S",
+        help=f"length of a turn (default: {told or default})",
     )
 
 
 def add_only(parser: argparse.ArgumentParser, names: Iterable[str], what: str = "rows") -> None:
     """Add `--only`: the names to measure; `options.only` is None for all."""
     names = list(names)
+    shown = ("; " if any("," in name for name in names) else ", ").join(names)
     parser.add_argument(
         "--only",
         action="append",
         choices=names,
         metavar="NAME",
-        help=f"the {what} to measure; may be repeated (default: all): {', '.join(names)}",
+        help=f"the {what} to measure; may be repeated (default: all): {shown}",
     )
 
 
@@ -65,6 +72,7 @@ def add_length(parser: argparse.ArgumentParser, default: Iterable[int]) -> None:
         "--length",
         type=positive(int),
         action="append",
+        metavar="N",
         help=f"steps of a sequence; may be repeated (default: {told})",
     )
 
@@ -91,6 +99,7 @@ def add_epochs(parser: argparse.ArgumentParser, default: int) -> None:
         "--epochs",
         type=positive(int),
         default=default,
+        metavar="N",
         help="epochs of each training (default: %(default)s)",
     )
 

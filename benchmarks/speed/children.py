@@ -119,19 +119,21 @@ class Pool:
             self.waiting.remove(child)
             self.waiting.append(child)
             return
-        self._make_room(child, child.needed_megabytes or self.limit / 2)
+        expected = child.needed_megabytes or self.limit / 2
+        while self.waiting and self._taken() + expected > self.limit:
+            self._end_first(child)
         child.start()
-        self._make_room(child, child.needed_megabytes or 0.0)  # more than was expected, perhaps
         self.waiting.append(child)
+        while len(self.waiting) > 1 and self._taken() > self.limit:  # more than was expected
+            self._end_first(child)
 
-    def _make_room(self, child: Child, needed: float) -> None:
-        def taken() -> float:
-            return sum(each.needed_megabytes or 0.0 for each in self.waiting)
+    def _taken(self) -> float:
+        return sum(each.needed_megabytes or 0.0 for each in self.waiting)
 
-        while self.waiting and taken() + needed > self.limit:
-            first = self.waiting.pop(0)
-            self._tell(f"{first.contender.label} makes room for {child.contender.label}")
-            first.stop()
+    def _end_first(self, child: Child) -> None:
+        first = self.waiting.pop(0)
+        self._tell(f"{first.contender.label} makes room for {child.contender.label}")
+        first.stop()
 
     def end(self, child: Child) -> None:
         """End a child for good."""

@@ -92,13 +92,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="float32",
         help="with --backend jax (default: %(default)s)",
     )
-    add_rounds(parser, None)
-    add_seconds(parser, None)
-    add(
-        "--quick",
-        action="store_true",
-        help="a tiny size, 2 rounds of 0.2 seconds in place of 5 of 1, to see that all runs",
-    )
+    add_rounds(parser, None, "5, with --quick 2")
+    add_seconds(parser, None, "1, with --quick 0.2")
+    add("--quick", action="store_true", help="a tiny size and few rounds, to see that all runs")
     add("--torch-compile", action="store_true", help="measure the PyTorch loop compiled, too")
     add_figures(parser, "one in benchmarks/results")
 

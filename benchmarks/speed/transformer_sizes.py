@@ -35,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--autoregression",
         choices=AUTOREGRESSIONS,
         action="append",
-        help=f"may be repeated (default: {AUTOREGRESSIONS[0]})",
+        help=f"what reads the words before; may be repeated (default: {AUTOREGRESSIONS[0]})",
     )
     add_rounds(parser, 5)
 

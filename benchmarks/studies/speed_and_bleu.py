@@ -66,7 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="words of the shortlists; may be repeated (default: 2048)",
     )
     parser.add_argument(
-        "--beam", type=count, action="append", help="may be repeated (default: 1 and 5)"
+        "--beam", type=count, action="append", help="beam size; may be repeated (default: 1 and 5)"
     )
     parser.add_argument(
         "--alone", type=int, default=50, help="sentences that come one by one (default: 50)"
