@@ -14,6 +14,7 @@ weights, which ours run too.
 """
 
 import argparse
+import functools
 import tempfile
 import time
 import warnings
@@ -117,24 +118,20 @@ def peers_of(lines: Sequence[str], one_by_one_of: int, with_random: bool) -> Pee
         one_by_one_of: how many of them are translated one by one.
         with_random: whether models with random weights are among them.
     """
-    from keras_attention.applications.translation import Translator
-
     some = lines[:one_by_one_of]
-    translator = Translator.from_preset(firefox_model())
     rust = rust_engine()
     peers: Peers = {}
     peers[BATCHED + IN_THREADS] = lambda texts: in_threads(rust, texts), lines
     for name, given in BATCHES.items():
-        peers[BATCHED + name] = in_batches(translator, **given), lines
+        peers[BATCHED + name] = in_batches(our_translator, **given), lines
     peers[ALONE + RUST] = lambda texts: [rust(each) for each in texts], some
     for name, given in ONE_BY_ONE.items():
-        peers[ALONE + name] = one_by_one(translator, **given), some
+        peers[ALONE + name] = one_by_one(our_translator, **given), some
     if with_random and find_spec("ctranslate2"):
-        random = random_translator(translator)
         limits = {"beam_size": 1, "max_length": RANDOM_STEPS, "min_length": RANDOM_STEPS - 1}
         for name, given in OF_RANDOM.items():
-            peers[RANDOM_BATCHED + name] = in_batches(random, **limits, **given), some
-            peers[RANDOM_ALONE + name] = one_by_one(random, **limits, **given), some[:40]
+            peers[RANDOM_BATCHED + name] = in_batches(random_translator, **limits, **given), some
+            peers[RANDOM_ALONE + name] = one_by_one(random_translator, **limits, **given), some[:40]
     return peers
 
 
@@ -150,29 +147,42 @@ def in_threads(function: Callable, texts: Sequence[str]) -> list[str]:
         return list(threads.map(function, texts))
 
 
-def in_batches(translator: Any, **options: Any) -> Callable:
+def in_batches(translator: Callable, **options: Any) -> Callable:
     def translate(texts: Sequence[str]) -> list[str]:
-        found = translator.translate(list(texts), return_alignments=False, **options)
+        found = translator().translate(list(texts), return_alignments=False, **options)
         return [each.text for each in found]
 
     return translate
 
 
-def one_by_one(translator: Any, **options: Any) -> Callable:
+def one_by_one(translator: Callable, **options: Any) -> Callable:
     def translate(texts: Sequence[str]) -> list[str]:
         given = {"return_alignments": False, **options}
-        return [translator.translate(each, **given).text for each in texts]
+        return [translator().translate(each, **given).text for each in texts]
 
     return translate
 
 
-def random_translator(like: Any) -> Any:
-    """Return a translator of the size of OPUS-MT, with the vocabulary of another."""
+# Made where they are first called, so that the memory of a peer alone holds no other.
+
+
+@functools.cache
+def our_translator() -> Any:
+    """Return the translator of the wheel's model."""
+    from keras_attention.applications.translation import Translator
+
+    return Translator.from_preset(firefox_model())
+
+
+@functools.cache
+def random_translator() -> Any:
+    """Return a translator of the size of OPUS-MT, with the vocabulary of the wheel's model."""
     import keras
 
     from keras_attention.applications.translation import Transformer, Translator
 
     keras.utils.set_random_seed(1)
+    like = our_translator()
     size = like.preprocessor.source_vocabulary_size
     network = Transformer(
         size, size, activation="swish", share_embeddings=True, source_end=True, **RANDOM

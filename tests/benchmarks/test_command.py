@@ -59,6 +59,11 @@ def test_the_calls_on_the_pages_are_parsed(words):
     command.parse([word for word in words if not word.startswith("$")])
 
 
+def test_the_pages_call_programs_by_their_names():
+    for page in pages(REPOSITORY):
+        assert "-m benchmarks." not in page.read_text(encoding="utf-8"), page
+
+
 def test_the_pages_call_nearly_all():
     assert len({words[0] for words in CALLS} - {"--help"}) >= len(NAMES) - 3
 
