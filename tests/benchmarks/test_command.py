@@ -60,7 +60,9 @@ def test_the_calls_on_the_pages_are_parsed(words):
 
 
 def test_the_pages_call_programs_by_their_names():
-    for page in pages(REPOSITORY):
+    for page in [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]:
+        if page.name == "CHANGELOG.md":  # of what was there, too
+            continue
         assert "-m benchmarks." not in page.read_text(encoding="utf-8"), page
 
 
