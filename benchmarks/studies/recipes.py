@@ -229,9 +229,12 @@ def measure(name: str, seed: int, options: argparse.Namespace) -> dict:
     return row
 
 
-def overrides(recipe: Recipe, seed: int, options: argparse.Namespace) -> list[str]:
-    """Return the settings of one run, as the command takes them."""
+def overrides(
+    recipe: Recipe, seed: int, files: dict[str, Path], options: argparse.Namespace
+) -> list[str]:
+    """Return the settings of one run on the files of each split, as the command takes them."""
     settings = {**recipe.settings, "training.seed": seed, **(QUICK if options.quick else {})}
+    settings |= {f"data.{split}": files[split] for split in ("train", "dev")}
     if recipe.vectors and options.vectors:
         settings |= {"vectors.file": options.vectors, "vectors.extra_words": 20000}
         settings |= {"model.embedding_size": 100}
@@ -242,9 +245,7 @@ def _by_command(recipe: Recipe, parts: data.Parts, run: Path, seed: int, options
     """Train and predict by the command, and return its answers."""
     tables = recipe.tables(parts)
     files = data.write_tables(run.with_suffix(".data"), tables, recipe.head)
-    key = "file" if recipe.head else "tsv"
-    arguments = [f"--data.{split}_{key}={files[split]}" for split in ("train", "dev")]
-    arguments += overrides(recipe, seed, options)
+    arguments = overrides(recipe, seed, files, options)
     command("train", recipe.application, *arguments, "--resume", "--output", str(run))
     rows, asked = tables[options.split], files[options.split]
     if not recipe.head:  # a translator reads sentences

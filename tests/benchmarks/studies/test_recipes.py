@@ -167,9 +167,10 @@ def test_the_shape_of_a_word():
 def test_the_command_accepts_the_settings_of_each_recipe(name, tmp_path):
     recipe = recipes.RECIPES[name]
     options = argparse.Namespace(quick=False, vectors=tmp_path / "glove.txt")
-    settings = recipes.overrides(recipe, 3, options)
+    files = {split: tmp_path / f"{split}.tsv" for split in data.SPLITS}
+    settings = recipes.overrides(recipe, 3, files, options)
     config = read_config(load_task(recipe.application), None, settings)
-    assert config.training.seed == 3
+    assert config.training.seed == 3 and config.data.train == str(files["train"])
     assert ("--vectors.file" in " ".join(settings)) == recipe.vectors
 
 
