@@ -15,8 +15,9 @@ PARALLEL = -n $(WORKERS) --dist worksteal
 ONE_THREAD := TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 OMP_NUM_THREADS=1
 PYTEST := $(BIN)/python -m pytest
 # `make test-torch` runs the first, whose peer is PyTorch, and `make check` the others.
+BESIDE_TORCH := $(addprefix tests/benchmarks/speed/test_,contenders.py layers.py recurrent_training.py)
 STATIC := tests/test_import_rules.py tests/test_docs.py
-ELSEWHERE := $(addprefix --ignore=,tests/test_benchmarks.py tests/pages $(STATIC))
+ELSEWHERE := $(addprefix --ignore=,$(BESIDE_TORCH) tests/pages $(STATIC))
 PORTABLE := tests/ops tests/layers tests/interop tests/contracts tests/decoding
 
 .DEFAULT_GOAL := help
@@ -41,7 +42,7 @@ test-jax: $(VENV)/.installed-tests $(VENV)/.installed-jax ## Run layers, decodin
 
 test-torch: $(VENV)/.installed-tests $(VENV)/.installed-torch ## Run layers and decoding on PyTorch
 	KERAS_BACKEND=torch $(ONE_THREAD) $(PYTEST) $(PARALLEL) $(PORTABLE)
-	$(PYTEST) tests/test_benchmarks.py
+	$(PYTEST) $(BESIDE_TORCH)
 
 trial: $(VENV)/.installed-tests ## Try damaged and hostile inputs, and kills (hours)
 	$(BIN)/python -m tests.trial --jobs $(WORKERS) $(TRIAL)
@@ -78,8 +79,8 @@ pictures: $(VENV)/.installed-docs ## Draw the pictures of the pages anew
 	$(BIN)/python -m docs.pictures
 
 bench: $(VENV)/.installed-benchmarks ## Measure the layers beside PyTorch and plain Keras
-	$(BIN)/python -m benchmarks
-	$(BIN)/python -m benchmarks.training
+	$(BIN)/python -m benchmarks layers
+	$(BIN)/python -m benchmarks strategies
 
 dist: $(VENV)/.installed-tests ## Build the wheel and the sdist into dist/
 	$(BIN)/python -m build

@@ -1,1 +1,5 @@
-"""Side-by-side measurements of the package against PyTorch and against plain Keras layers."""
+"""Measurements of the package: `python -m benchmarks --help` lists them.
+
+`speed` has layers and models beside those of others, `studies` what a method of training gains, and
+`common` what both need.
+"""

@@ -12,7 +12,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from benchmarks.soak import growth, operations
+from benchmarks.speed.soak import growth, operations
 from keras_attention import __version__
 from tests.versions import build, command, smoke
 

@@ -1,1 +1,1 @@
-"""How fast models are beside the engines that others wrote for them."""
+"""How fast layers, models and the command are, and how much memory they take."""

@@ -1,8 +1,8 @@
 """A training step and the decoding of a CRF, beside those of `pytorch-crf`.
 
     pip install pytorch-crf
-    python -m benchmarks.speed.crf --output crf.json
-    python -m benchmarks.speed.crf --sizes 1x10000x20 --turns 1
+    python -m benchmarks crf --output crf.json
+    python -m benchmarks crf --size 1x10000x20 --rounds 1
 
 A training step is the loss, and its gradients by emissions and weights. Both sides get the same
 emissions, tags and lengths, and must agree on loss and best tags. They take turns in one process, a
@@ -11,55 +11,58 @@ above what it holds before its first step.
 """
 
 import argparse
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..machine import Watch, facts, installed
-from ..worker import peak_megabytes
-from .pretrained import commit
+from benchmarks.common.errors import BenchmarkError
+from benchmarks.common.machine import Watch, commit, facts, installed
+from benchmarks.common.options import add_figures, add_rounds, write_figures
+from benchmarks.common.processes import alone, peak_megabytes
 
 SIZES = ("32x50x20", "16x200x100")
 OURS, COMPILED, PEER = "ours", "ours, XLA", "pytorch-crf"
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a table, and write it as JSON where asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--sizes", nargs="+", default=SIZES, help="batch x steps x tags")
-    parser.add_argument("--turns", type=int, default=5, help="of each side (default: 5)")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument(
+        "--size",
+        action="append",
+        metavar="BATCHxSTEPSxTAGS",
+        help=f"may be repeated (default: {', '.join(SIZES)})",
+    )
+    add_rounds(parser, 5)
     parser.add_argument("--no-memory", action="store_true", help="measure no memory")
-    parser.add_argument("--output", type=Path, help="new file (JSON)")
-    parser.add_argument("--peak-of", help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    if options.peak_of:
-        print(peak(options.peak_of, options.sizes[0]))
-        return
+    add_figures(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print a table."""
+    if not installed(PEER):
+        raise BenchmarkError(f"{PEER} is missing: pip install {PEER}.")
     watch, rows = Watch(), []
-    for size in options.sizes:
-        rows += measure(size, options.turns)
+    for size in options.size or SIZES:
+        rows += measure(size, options.rounds)
     if not options.no_memory:
         for row in rows:
-            row["peak_mb"] = peak_of_child(row["side"], row["size"])
+            row["peak_mb"] = alone(peak, row["side"], row["size"])
     found = {**facts(), "threads": 1, "commit": commit(), "rows": rows}
     found["pytorch-crf"] = installed("pytorch-crf")
     found["share_of_others"] = watch.share_of_others()
     print(table(rows))
     print({name: value for name, value in found.items() if name != "rows"})
-    if options.output:
-        with open(options.output, "x", encoding="utf-8") as file:
-            json.dump(found, file, indent=2)
+    write_figures(options.output, found)
 
 
 def problem(size: str) -> dict[str, np.ndarray]:
     """Return emissions, tags, lengths and the scores of a chain."""
-    batch, steps, tags = map(int, size.split("x"))
+    try:
+        batch, steps, tags = map(int, size.split("x"))
+    except ValueError:
+        raise BenchmarkError(f"A size is BATCHxSTEPSxTAGS. Received: {size!r}") from None
     rng = np.random.default_rng(0)
     lengths = np.maximum(steps - np.arange(batch) * steps // (2 * batch), 1)
     arrays = {
@@ -146,7 +149,7 @@ def sides(size: str) -> dict[str, Callable[[], dict[str, Callable[[], Any]]]]:
     }
 
 
-def measure(size: str, turns: int) -> list[dict[str, Any]]:
+def measure(size: str, rounds: int) -> list[dict[str, Any]]:
     """Return a row for each side: the seconds of its passes."""
     passes = {name: make() for name, make in sides(size).items()}
     results = {name: {key: run() for key, run in each.items()} for name, each in passes.items()}
@@ -155,7 +158,7 @@ def measure(size: str, turns: int) -> list[dict[str, Any]]:
         # The peer adds scores up, so that rounding decides ties of long sequences.
         assert np.mean(found["decode"] == results[PEER]["decode"]) > 0.999, name
     best = {name: dict.fromkeys(each, float("inf")) for name, each in passes.items()}
-    for _ in range(turns):
+    for _ in range(rounds):
         for name, each in passes.items():
             for key, run in each.items():
                 start = time.process_time()
@@ -175,12 +178,6 @@ def peak(side: str, size: str) -> float:
     return round(peak_megabytes() - before, 1)
 
 
-def peak_of_child(side: str, size: str) -> float:
-    command = [sys.executable, "-m", "benchmarks.speed.crf", "--peak-of", side, "--sizes", size]
-    run = subprocess.run(command, capture_output=True, text=True, check=True)
-    return float(run.stdout.split()[-1])
-
-
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Return a table of Markdown, in milliseconds."""
     lines = ["| batch x steps x tags | | training step, ms | decoding, ms | peak MB |"]
@@ -190,7 +187,3 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         cells = row["size"], row["side"], *times, row.get("peak_mb", "")
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    main()

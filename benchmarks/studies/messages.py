@@ -3,10 +3,9 @@
 import random
 import re
 from dataclasses import dataclass
-from importlib.util import find_spec
-from pathlib import Path
 
-from benchmarks.children import BenchmarkError
+from benchmarks.common.data import package_folder
+from benchmarks.common.errors import BenchmarkError
 
 FEWEST_WORDS = 3
 MARKUP = re.compile(r"[%{}<>\n\\`&=]")
@@ -49,11 +48,8 @@ def messages_of(package: str, language: str = "pt_BR") -> dict[str, str]:
         from babel.messages.mofile import read_mo
     except ImportError:
         raise BenchmarkError("Babel is missing: pip install babel.") from None
-    found = find_spec(package)
-    if found is None or found.origin is None:
-        raise BenchmarkError(f"{package} is missing: pip install {package}.")
     pairs = {}
-    for path in sorted(Path(found.origin).parent.rglob(f"{language}/LC_MESSAGES/*.mo")):
+    for path in sorted(package_folder(package).rglob(f"{language}/LC_MESSAGES/*.mo")):
         with path.open("rb") as file:
             catalogue = read_mo(file)
         for message in catalogue:

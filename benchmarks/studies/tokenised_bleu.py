@@ -1,4 +1,4 @@
-"""`python -m benchmarks.studies.tokenised_bleu`: BLEU as papers on Multi30k measure it.
+"""BLEU as papers on Multi30k measure it: of tokenised text in lower case.
 
 Wu et al. (2021) and their public code give BLEU4 of text that is normalised, cut into words by
 Moses' scripts and made lower case before anything is trained. The BLEU of this project is of text
@@ -7,13 +7,11 @@ it makes the tokenised files that a model as theirs is trained on. It needs `sac
 """
 
 import argparse
-import gzip
-import sys
 from pathlib import Path
 
-from benchmarks.children import BenchmarkError
-from benchmarks.commands import show
-from benchmarks.report import markdown
+from benchmarks.common.data import lines_of
+from benchmarks.common.errors import BenchmarkError
+from benchmarks.common.tables import markdown
 
 
 def tokenised(lines: list[str], language: str) -> list[str]:
@@ -27,12 +25,6 @@ def tokenised(lines: list[str], language: str) -> list[str]:
         tokenizer.tokenize(normal.normalize(line.strip()), return_str=True).lower()
         for line in lines
     ]
-
-
-def lines_of(path: Path) -> list[str]:
-    """Return the lines of a text file, plain or compressed."""
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open() as file:
-        return [line.rstrip("\n") for line in file]
 
 
 def table(hypotheses: list[str], references: list[str], language: str) -> str:
@@ -56,35 +48,29 @@ def table(hypotheses: list[str], references: list[str], language: str) -> str:
     return markdown(rows)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Print the table, or write tokenised files."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.studies.tokenised_bleu",
-        description="Measure BLEU as written, and of tokenised text in lower case.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("files", type=Path, nargs="+", help="HYPOTHESES REFERENCES")
     parser.add_argument("--language", default="de", help="of the files (default: %(default)s)")
     parser.add_argument(
         "--write", type=Path, metavar="FOLDER", help="write the files tokenised into it instead"
     )
-    options = parser.parse_args(arguments)
-    if options.write is None and len(options.files) != 2:
-        parser.error(f"expected HYPOTHESES REFERENCES. Received: {len(options.files)} files.")
-
-    def answer() -> str:
-        if options.write is None:
-            hypotheses, references = map(lines_of, options.files)
-            return table(hypotheses, references, options.language)
-        options.write.mkdir(parents=True, exist_ok=True)
-        written = [options.write / path.name.removesuffix(".gz") for path in options.files]
-        for path, to in zip(options.files, written, strict=True):
-            lines = tokenised(lines_of(path), options.language)
-            with to.open("x", encoding="utf-8") as file:  # nothing is overwritten
-                file.writelines(f"{line}\n" for line in lines)
-        return "\n".join(map(str, written))
-
-    return show(answer)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def run(options: argparse.Namespace) -> None:
+    """Print the table, or write tokenised files."""
+    if options.write is None:
+        if len(options.files) != 2:
+            raise BenchmarkError(
+                f"Expected the files HYPOTHESES REFERENCES. Received: {len(options.files)} files."
+            )
+        hypotheses, references = map(lines_of, options.files)
+        print(table(hypotheses, references, options.language))
+        return
+    options.write.mkdir(parents=True, exist_ok=True)
+    for path in options.files:
+        lines = tokenised(lines_of(path), options.language)
+        written = options.write / path.name.removesuffix(".gz")
+        with written.open("x", encoding="utf-8") as file:  # nothing is overwritten
+            file.writelines(f"{line}\n" for line in lines)
+        print(written)

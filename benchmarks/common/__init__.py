@@ -1,0 +1,1 @@
+"""What the programs share: options, processes, the machine, tables and data."""
