@@ -104,7 +104,13 @@ setup(
         ],
         # The plain index gives the CUDA build on Linux; the Makefile asks for the CPU build first.
         "torch": ["torch==2.13.0"],
-        "benchmarks": ["torch==2.13.0", "ctranslate2", "transformers>=5", "sacremoses>=0.1"],
+        "benchmarks": [
+            "torch==2.13.0",
+            "ctranslate2",
+            "transformers>=5",
+            "sacremoses>=0.1",
+            "python-crfsuite>=0.9.12",
+        ],
         "jax": ["jax"],
         "ctranslate2": ["ctranslate2"],
         "litert": ["ai-edge-litert"],

@@ -45,6 +45,7 @@ PROGRAMS = {
         "summarization",
         "temporal",
         "classification",
+        "tagging",
         "answer-selection",
         "baselines",
         "recipes",

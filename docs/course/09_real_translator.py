@@ -205,7 +205,7 @@ plt.show()
 # ## Exercises
 #
 # **1.** Join the pieces of a word yourself: a word is attended to by the sum of its pieces' weights. Show it with
-# `matrix(groups=True)` of the cross-attention's map.
+# `matrix(groups=True)` of the cross-attention's map, for *An archaeologist photographs hieroglyphs.*
 
 # %% [markdown] lang="zh"
 # 它并不跟着走：*quente* 旁边是 *jacket*。解码器在选词**之前**就看，和[第 2 讲](02_bahdanau.zh.md)里 Bahdanau 的一样：这个头显示的是模型正要翻译的词，那是 *jaqueta*。
@@ -213,10 +213,11 @@ plt.show()
 #
 # ## 练习
 #
-# **1.** 自己把一个词的片段合起来：一个词得到的权重，是它各片段的权重之和。用交叉注意力的图的 `matrix(groups=True)` 验证。
+# **1.** 自己把一个词的片段合起来：一个词得到的权重，是它各片段的权重之和。用 *An archaeologist photographs hieroglyphs.* 这一句的交叉注意力图的 `matrix(groups=True)` 验证。
 
 # %% answer=true
-found = explanation.answers[0].maps[0]
+text = "An archaeologist photographs hieroglyphs."
+found = translator.explain(text, beam_size=1).answers[0].maps[0]
 pieces, words = found.matrix(groups=False), found.matrix(groups=True)
 assert words.shape[-1] == len(found.columns.groups) < pieces.shape[-1]
 np.testing.assert_allclose(words.sum(axis=-1).mean(), pieces.sum(axis=-1).mean(), atol=0.05)
