@@ -27,6 +27,10 @@ MAKERS = {
         BahdanauAttention(U),
     ),
     "attention": lambda: (keras.layers.GRUCell(C), BahdanauAttention(U, dropout=0.5, seed=1)),
+    "simple": lambda: (
+        keras.layers.SimpleRNNCell(C, dropout=0.3, recurrent_dropout=0.4, seed=3),
+        BahdanauAttention(U),
+    ),
 }
 every_kind = pytest.mark.parametrize("kind", MAKERS)
 every_order = pytest.mark.parametrize(
@@ -112,3 +116,27 @@ def test_a_compiled_training_step_and_a_plain_call_after_it(kind):
         tensors_of({"x": ARRAYS["x"][:2, :3], "value": ARRAYS["value"][:2, :4]})
     )
     assert tuple(shorter.shape) == (2, 3, C)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="open lengths are TensorFlow's")
+@pytest.mark.parametrize("kind", ["recurrent", "stack", "simple"])
+def test_gradients_with_open_lengths_are_those_of_the_masks_that_were_drawn(kind):
+    import tensorflow as tf
+
+    layer = decoder(kind)
+    seeds = [each for each in layer.non_trainable_variables if "seed" in each.path]
+    first = [np.array(each) for each in seeds]
+    signature = [tf.TensorSpec((None, None, size), "float32") for size in (E, V)]
+
+    def gradients(x, value):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(x, value, training=True) ** 2)
+        return tape.gradient(loss, [each.value for each in layer.trainable_variables])
+
+    expected = gradients(*ARRAYS.values())
+    for seed, state in zip(seeds, first, strict=True):
+        seed.assign(state)
+    found = tf.function(gradients, input_signature=signature)(*ARRAYS.values())
+    assert seeds and not np.array_equal(first[0], np.array(seeds[0]))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)

@@ -337,19 +337,23 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         parts = self.cell, self.attention, memory, state, activation
         samples = bool(training) and self.samples
         loop = whole_loop(*parts) if one_dtype and not samples else None
-        masks = [None] * len(self._cell.cells)
+        masks: list[dict] = [{} for _ in self._cell.cells]
         if training:
             masks = self._cell.draw_dropout(ops.shape(inputs)[0], self._cell_input_size())
         if loop is None:
-            found = self._stepwise(inputs, memory, state, wanted, training, mask)
+            found = self._stepwise(inputs, memory, state, wanted, masks, training, mask)
         else:
-            options = (self.query, self._kernel(), masks, wanted, training is not False)
+            of_inputs = [own.get("inputs") for own in masks]
+            options = (self.query, self._kernel(), of_inputs, wanted, training is not False)
             found = loop(inputs, state, *options, mask)
         self._cell.forget_dropout()
         return found
 
-    def _stepwise(self, inputs, memory, state, wanted, training, mask=None):
-        """Run all steps one by one: any cell, any mechanism, with scheduled sampling."""
+    def _stepwise(self, inputs, memory, state, wanted, masks, training, mask=None):
+        """Run all steps one by one: any cell, any mechanism, with scheduled sampling.
+
+        `masks` are those of the cells' dropout.
+        """
         size, sequences = inputs.shape[2], sorted(wanted - {"state"})
         columns, first = [inputs], state
         if mask is not None:
@@ -378,7 +382,8 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         def step(x, carried, given):
             before = list(carried[:count])
             values = [*given["weights"], *carried[count:]]
-            found, values = advance(values, x, packed(first, before), given["memory"])
+            with self._cell.with_dropout(given["masks"]):
+                found, values = advance(values, x, packed(first, before), given["memory"])
             output, scores, after = found
             results = {"outputs": output, "contexts": after["context"], "scores": scores}
             after = flatten(after)
@@ -386,7 +391,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
                 after = where_real(x[:, size] > 0.5, after, before)
             return [results[name] for name in sequences], [*after, *values[len(weights) :]]
 
-        given = {"weights": [weight.value for weight in weights], "memory": memory}
+        given = {"weights": [each.value for each in weights], "memory": memory, "masks": masks}
         carried = [*flatten(first), *(seed.value for seed in seeds)]
         inputs = joined(columns, 2)
         outputs, carried = run_loop(step, inputs, carried, given)

@@ -6,8 +6,9 @@ in a loop, and takes the gradient one step back; after it, `sum_gradients` and `
 give the rest, all steps at once.
 """
 
+import contextlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -342,21 +343,43 @@ class DecoderCell:
                 f"order, one row for each example. Received: {len(shapes)} of shapes {shapes}"
             )
 
-    def draw_dropout(self, batch_size, input_size: int) -> list:
-        """Draw dropout's masks before the loop, which is stateless; return the inputs'."""
+    def draw_dropout(self, batch_size, input_size: int) -> list[dict[str, Any]]:
+        """Draw dropout's masks before the loop, which is stateless.
+
+        Return those of each cell, `"inputs"` and `"states"`, where it has any.
+        """
+        self.forget_dropout()  # Keras' simple cell draws and keeps masks in inference too
         size, masks = input_size, []
         for cell in self.cells:
-            state_size, mask = tree.flatten(cell.state_size)[0], None
+            state_size, own = tree.flatten(cell.state_size)[0], {}
             # A cell of another kind may drop by itself, and call that `dropout` too.
             is_keras = hasattr(cell, "get_dropout_mask")
             if is_keras and cell.dropout:
-                mask = cell.get_dropout_mask(ops.ones((batch_size, size), cell.compute_dtype))
+                ones = ops.ones((batch_size, size), cell.compute_dtype)
+                own["inputs"] = cell.get_dropout_mask(ones)
             if is_keras and cell.recurrent_dropout:
                 ones = ops.ones((batch_size, state_size), cell.compute_dtype)
-                cell.get_recurrent_dropout_mask(ones)
-            masks.append(mask)
+                own["states"] = cell.get_recurrent_dropout_mask(ones)
+            masks.append(own)
             size = getattr(cell, "output_size", None) or state_size
         return masks
+
+    @contextlib.contextmanager
+    def with_dropout(self, masks: list[dict[str, Any]]) -> Iterator[None]:
+        """Let the cells take these masks, where a gradient runs a step again after the loop."""
+        getters = {"inputs": "get_dropout_mask", "states": "get_recurrent_dropout_mask"}
+        changed = [
+            (vars(cell), getters[name], mask)
+            for cell, own in zip(self.cells, masks, strict=True)
+            for name, mask in own.items()
+        ]
+        for attributes, getter, mask in changed:
+            attributes[getter] = lambda _, mask=mask: mask
+        try:
+            yield
+        finally:
+            for attributes, getter, _ in changed:
+                del attributes[getter]
 
     def forget_dropout(self):
         """Drop the masks that were drawn."""
