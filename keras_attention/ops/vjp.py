@@ -23,7 +23,8 @@ def automatic_derivatives() -> Iterator[None]:
     """Leave every derivative to the backend, of any order and in forward mode.
 
     Layers and losses of this package write out their first gradients, which saves time and memory;
-    second derivatives work without this. Forward mode on JAX (`jax.jvp`, `jax.jacfwd`,
+    second derivatives work without this, but for those of additive scores that XLA takes with open
+    lengths. Forward mode on JAX (`jax.jvp`, `jax.jacfwd`,
     `jax.hessian`) and PyTorch does not take a gradient that is written out. Inside of this context
     no layer has one. What is compiled keeps what it was traced with.
 

@@ -174,6 +174,7 @@ def test_lora_trains_only_its_own_weights_and_merges_back(kind, mode, tmp_path):
         assert [w.name for w in loaded.get_layer(layer.name).weights] == names
     scale = np.abs(changed).max()
     tolerance = {None: 1e-6, "int8": 0.03, "int4": 0.5}[mode] * scale
+    tolerance *= 2 if kind == "delta" else 1  # a state adds up the errors of its steps
     np.testing.assert_allclose(to_numpy(loaded(inputs)), changed, atol=tolerance)
     model.load_weights(tmp_path / "model.keras")
     np.testing.assert_allclose(to_numpy(model(inputs)), to_numpy(loaded(inputs)), atol=1e-5)

@@ -65,6 +65,7 @@ class Ensemble(TranslationModel):
                 raise ValueError(f"`{name}` of all networks should be one. Received: {sizes}")
             setattr(self, name, sizes[0])
         self.feature_size = self.target_vocabulary_size
+        self.share_embeddings = any(each.share_embeddings for each in networks)
         self.has_attention = all(each.has_attention for each in networks)
         self.growing_axes = {
             f"{place} {name}": axis

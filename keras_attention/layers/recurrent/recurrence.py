@@ -50,7 +50,7 @@ class Equations:
 
     units: int
 
-    states = ("h",)
+    states: ClassVar[tuple[str, ...]] = ("h",)
     inputs: ClassVar[tuple[str, ...]] = ()
     """The sums to which the input's products belong."""
 
