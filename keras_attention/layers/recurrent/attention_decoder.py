@@ -337,7 +337,7 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
         parts = self.cell, self.attention, memory, state, activation
         samples = bool(training) and self.samples
         loop = whole_loop(*parts) if one_dtype and not samples else None
-        masks: list[dict] = [{} for _ in self._cell.cells]
+        masks = [{} for _ in self._cell.cells]
         if training:
             masks = self._cell.draw_dropout(ops.shape(inputs)[0], self._cell_input_size())
         if loop is None:
