@@ -122,7 +122,7 @@ def test_a_run_has_the_loss_of_its_task_and_goes_on_exactly(tmp_path):
 
 @pytest.mark.slow
 def test_what_only_training_reads_does_not_keep_networks_apart(tmp_path):
-    tasks = make_task(), make_task(3.0, variants=3)
+    tasks = make_task(), make_task(variants=3)
     assert Translator.ensemble(tasks).backbone.count_params() > 0
     for name, task in zip("ab", tasks, strict=True):
         task.save_to_preset(tmp_path / name)
