@@ -329,6 +329,7 @@ CONFIG = {
     "query_key_norm": True,
     "seed": 5,
 }
+SINKS = {"sink_logits": True}
 REFUSED = [
     {**OPTIONS, "intermediate_dim": 0},
     {**OPTIONS, "num_heads": 0},
@@ -336,6 +337,7 @@ REFUSED = [
     {**OPTIONS, "dropout": 1.0},
     {**OPTIONS, "attention_dropout": -0.1},
     {**OPTIONS, "norm": "middle"},
+    {**OPTIONS, **SINKS, "normalizer": "sparsemax"},
 ]
 
 SSRU_CONFIG = {
@@ -349,7 +351,7 @@ ENTRIES = {
     SSRU: Entry(cases=[ssru()], configs=[lambda: SSRU_CONFIG], refused=[{"units": 0}]),
     TransformerEncoder: Entry(
         cases=[encoder("post"), encoder("pre-gated", norm="pre", activation="swiglu")],
-        configs=[lambda: CONFIG],
+        configs=[lambda: CONFIG, lambda: OPTIONS | SINKS],
         refused=REFUSED,
     ),
     TransformerDecoder: Entry(
@@ -358,12 +360,17 @@ ENTRIES = {
             decoder("pre-gated", norm="pre", activation="swiglu"),
             decoder("ssru", **OTHER),
         ],
-        configs=[lambda: CONFIG, lambda: OPTIONS | OTHER],
+        configs=[
+            lambda: CONFIG,
+            lambda: OPTIONS | OTHER,
+            lambda: OPTIONS | SINKS | {"use_forget_gate": True},
+        ],
         refused=[
             *REFUSED,
             {**OPTIONS, "autoregression": "average"},
             {**OPTIONS, **OTHER, "positions": "rotary"},
             {**OPTIONS, **OTHER, "window": 3},
+            {**OPTIONS, **OTHER, "use_forget_gate": True},
         ],
     ),
 }
