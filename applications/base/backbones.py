@@ -144,7 +144,7 @@ class BackbonePreprocessor(TextPreprocessor):
     """Base of the preprocessors whose tokenizer may be that of a backbone."""
 
     backbone_folder: Path | None = None
-    """Where a run folder has the backbone that its training starts from."""
+    """The run folder's own copy of the backbone, which training starts from, if it has one."""
 
     @property
     def reads_backbone(self) -> bool:
@@ -184,6 +184,11 @@ class Pretrained:
         check_room(folder, self.backbone)
         self.backbone.save_to_preset(str(folder))
         self.tokenizer.tokenizer.save_to_preset(str(folder))
+
+    def reader(self, fine_tuned: bool | None, dtype: Any = None) -> "BackboneReader":
+        """Return the layer that reads texts with it."""
+        marks = {**self.marks, "fine_tuned": fine_tuned}
+        return BackboneReader(self.backbone, **marks, name="reader", dtype=dtype)
 
     def check_length(self, wanted: int, name: str, texts: int = 1) -> None:
         """Refuse texts of a longest length that the backbone `name` has no positions for.
@@ -330,10 +335,10 @@ class BackboneReader(Part):
         return {"model.backbone": self.backbone.name, "model.fine_tune": self.fine_tuned}
 
     def call(self, texts, training=False):
-        packed, is_word, places = self.packed(texts)
+        packed, is_word, positions = self.packed(texts)
         given = {name: packed[name] for name in self.backbone.input}
         states = _states_of(self.backbone(given, training=bool(training) and self.fine_tuned))
-        return states if self.fine_tuned else ops.stop_gradient(states), is_word, places
+        return states if self.fine_tuned else ops.stop_gradient(states), is_word, positions
 
     def packed(self, texts):
         """Return what the backbone reads, which indices hold words, and those of each text."""
@@ -359,15 +364,15 @@ class BackboneReader(Part):
             "segment_ids": ops.where(there_now, segments, 0),
         }
         place = ops.maximum(ops.cumsum(ops.cast(there, "int32"), axis=1) - 1, 0)
-        places, first = [], len(self.start)
+        positions, first = [], len(self.start)
         for text in texts:
-            places.append(place[:, first : first + ops.shape(text)[1]])
+            positions.append(place[:, first : first + ops.shape(text)[1]])
             first = first + ops.shape(text)[1] + len(self.separator)
-        return packed, is_word, places
+        return packed, is_word, positions
 
 
 def write_backbone(folder: Path, reader: BackboneReader, tokenizer: Tokenizer) -> None:
-    """Write into a run folder the backbone that its training starts from."""
+    """Copy the backbone into a run folder, whose training starts from the copy."""
     if isinstance(tokenizer, BackboneTokenizer):
         Pretrained(reader.backbone, tokenizer, {}).save(folder / FOLDER)
 

@@ -314,8 +314,8 @@ def marks_of(sentence: Sentence) -> list[int]:
 class EncodedSentences(Encoded):
     """Sentences as numbers of word forms, from 1, and what each form is as ids.
 
-    `ids` are `"forms"` and `"targets"`, and with roles `"marks"`. For a backbone the inputs of the
-    network, `"words"` and `"pieces"`, stand in place of the forms.
+    `ids` are `"forms"` and `"targets"`, and with roles `"marks"`. For a backbone they are
+    the inputs of the network, `"words"` and `"pieces"`, and there are no forms.
 
     Args:
         form_words: ids of the words of the forms `(F,)`, 0 for padding.

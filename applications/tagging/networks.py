@@ -271,8 +271,8 @@ class Tagger(Network):
         """
 
         def read(pieces: Any) -> tuple[Any, list]:
-            states, _, (places,) = self.reader([pieces], training=training)
-            return ops.take_along_axis(states, places[..., None], axis=1), []
+            states, _, (positions,) = self.reader([pieces], training=training)
+            return ops.take_along_axis(states, positions[..., None], axis=1), []
 
         pieces = inputs["pieces"]
         size = self.reader.longest or PIECES_AT_ONCE

@@ -13,7 +13,7 @@ from keras_attention.layers import CRF
 from keras_attention.losses import CRFLoss
 from keras_attention.visualization import display_tokens
 
-from ..base.backbones import BackboneReader, load_pretrained, write_backbone
+from ..base.backbones import load_pretrained, write_backbone
 from ..base.backend import of_at_most, service_of
 from ..base.preprocessor import is_column, weights_of
 from ..base.task import TextTask
@@ -372,8 +372,7 @@ class TokenClassifier(TextTask):
         reader = None
         if config.model.architecture == "backbone":
             pretrained = load_pretrained(preprocessor.backbone_folder or source, dtype=dtype)
-            marks = {**pretrained.marks, "fine_tuned": fine_tune}
-            reader = BackboneReader(pretrained.backbone, **marks, name="reader", dtype=dtype)
+            reader = pretrained.reader(fine_tune, dtype)
         scheme = preprocessor.scheme
         network = Tagger(
             preprocessor.tokenizer.vocabulary_size,

@@ -269,10 +269,10 @@ class BackboneEncoder(TextEncoder):
 
     def call(self, inputs, training=False):
         texts = [inputs[side] for side in SIDES if side in inputs]
-        states, is_word, places = self.reader(texts, training=training)
+        states, is_word, positions = self.reader(texts, training=training)
         vector, weights = self.pool(states, is_word)
         found = {}
-        for name, text, own in zip(("words", "second"), texts, places, strict=False):
+        for name, text, own in zip(("words", "second"), texts, positions, strict=False):
             of_text = ops.take_along_axis(weights, own, axis=1)
             found[name] = ops.where(ops.not_equal(text, PAD_ID), of_text, ops.zeros_like(of_text))
         return vector, found

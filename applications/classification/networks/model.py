@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_attention.layers import InnerAttentionGRU, LuongAttention
 
-from ...base.backbones import BackboneReader, Pretrained
+from ...base.backbones import Pretrained
 from ...base.network import Network
 from ..config import STACKS, ModelConfig
 from .encoders import (
@@ -194,8 +194,7 @@ def build_model(
 
     common = {"name": "encoder", "dtype": dtype}
     if pretrained is not None:
-        marks = {**pretrained.marks, "fine_tuned": config.fine_tune}
-        reader = BackboneReader(pretrained.backbone, **marks, name="reader", dtype=dtype)
+        reader = pretrained.reader(config.fine_tune, dtype)
         encoder = BackboneEncoder(reader, pool("pool"), **common)
         return Classifier(encoder, outputs, config.dropout, name="backbone", dtype=dtype)
     dropout = config.dropout if config.embedding_dropout is None else config.embedding_dropout

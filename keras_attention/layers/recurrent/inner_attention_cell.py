@@ -328,14 +328,16 @@ class InnerLoop:
 
     def _backward(self, given, states, recurrent, d_states):
         """Return the gradient of every tensor that has one."""
-        equations, dropout, mask = self.equations, given.get("dropout"), given.get("mask")
-        projection, products = given.get("projection"), [given[name] for name in GATES]
+        equations = self.equations
+        dropout = given.get("dropout")
+        projection = given.get("projection")
+        products = [given[name] for name in GATES]
         before = shift(given["first"], states)
         inputs, weight = attended(
             products, before, given.get("logit"), projection, given.get("shift")
         )
         _, values, _ = equations.step(inputs, [before], given, dropout, recurrent or None)
-        local = equations.local_derivatives(values, mask)
+        local = equations.local_derivatives(values, given.get("mask"))
         kernel, by_logit = ops.transpose(given["recurrent"]), {}
         if projection is not None:
             steep = weight * (1 - weight)

@@ -7,6 +7,7 @@ give the rest, all steps at once.
 """
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -79,8 +80,7 @@ class Equations:
         made = {}
         for name in ("read", *self.results):
             if name in self.results:
-                function = self.results[name]
-                values[name] = function(*(values[read] for read in _parameters(function)))
+                values[name] = self.results[name](*(values[read] for read in self._reads[name]))
             if name in self.products:
                 columns = self._columns[name]
                 if products is None:
@@ -101,7 +101,7 @@ class Equations:
         """
         derivatives = {}
         for name, function in self.results.items():
-            reads, before = _parameters(function), name.removeprefix("new_")
+            reads, before = self._reads[name], name.removeprefix("new_")
             if mask is not None and before != name:
                 function = _or_kept(function, reads, before, mask)
                 reads = [*dict.fromkeys([*reads, before])]
@@ -149,11 +149,20 @@ class Equations:
             found["recurrent_bias"] = total(biases)
         return found
 
+    # A step in Python asks for these at every time step.
+
+    @functools.cached_property
+    def _reads(self) -> dict[str, list[str]]:
+        """What each result is a function of."""
+        return {
+            name: list(inspect.signature(each).parameters) for name, each in self.results.items()
+        }
+
     @property
     def _sums(self) -> set[str]:
         return {*self.inputs, *(one for sums in self.products.values() for one in sums)}
 
-    @property
+    @functools.cached_property
     def _columns(self) -> dict[str, slice]:
         """The columns of the recurrent kernel that belong to each product."""
         columns, first = {}, 0
@@ -161,10 +170,6 @@ class Equations:
             columns[name] = slice(first, first + len(sums) * self.units)
             first = columns[name].stop
         return columns
-
-
-def _parameters(function):
-    return list(inspect.signature(function).parameters)
 
 
 def _or_kept(function, reads, before, mask):
@@ -197,7 +202,7 @@ class GRU(Equations):
             {"read": ("u", "f", "r")} if self.reset_after else {"read": ("u", "f"), "met": ("c",)}
         )
 
-    @property
+    @functools.cached_property
     def results(self):
         def after(u, candidate, h):
             keep = ops.sigmoid(u)
@@ -221,7 +226,7 @@ class LSTM(Equations):
     inputs = ("i", "f", "g", "o")
     products: ClassVar = {"read": ("i", "f", "g", "o")}
 
-    @property
+    @functools.cached_property
     def results(self):
         return {
             "new_c": lambda i, f, g, c: ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g),
