@@ -1,14 +1,16 @@
 """The settings of answer selection."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
 from ..errors import UserError
 from ..schema import training
 from ..schema.distribute import DistributeConfig
-from ..schema.keys import Config, Defaults, Section, key
+from ..schema.keys import SPLITS, Config, DataSection, Defaults, Section, key
 
-SPLITS = ("train", "dev", "test")
+FILES = {"wikiqa": "WikiQA-{split}.tsv", "trecqa": "{split}.csv"}
+"""The files of known data sets, which may be packed."""
 ENCODERS = Literal["gru", "outer", "inner-word", "inner-context", "inner-gate", "compare-aggregate"]
 READERS = get_args(ENCODERS)[:-1]
 """Those by which an `AnswerSelector` reads a candidate."""
@@ -19,11 +21,15 @@ OF_READERS = ("bidirectional", "shared", "pooling")
 
 
 @dataclass(frozen=True)
-class DataConfig(Section):
+class DataConfig(DataSection):
     """Where questions and their candidate answers come from: a known data set or files."""
 
-    section = "data"
     paths = ("folder", *SPLITS)
+    needed = {
+        split: f"--data.{split} F, --data.dataset facts, or --data.dataset wikiqa with "
+        "--data.folder D"
+        for split in ("train", "dev")
+    }
 
     dataset: Literal["facts", "wikiqa", "trecqa"] | None = key(
         None, "a known data set: facts (made by this package), wikiqa or trecqa", common=True
@@ -70,6 +76,19 @@ class DataConfig(Section):
                 "data.dataset wikiqa or trecqa and data.folder go together: give both."
                 f" Received: data.dataset={self.dataset}, data.folder={self.folder}."
             )
+
+    def has_split(self, split: str) -> bool:
+        if self.dataset in FILES and not getattr(self, split):
+            return self.known_file(split).is_file()
+        return super().has_split(split)
+
+    def known_file(self, split: str) -> Path:
+        """Return the file of a split of the known data set."""
+        from keras_attention.paths import input_path  # not above: `--help` needs no Keras
+
+        plain = input_path(self.folder) / FILES[self.dataset].format(split=split)
+        packed = plain.with_name(f"{plain.name}.gz")
+        return packed if packed.is_file() else plain
 
 
 @dataclass(frozen=True)

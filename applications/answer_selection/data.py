@@ -12,17 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from keras_attention.paths import input_path
-
 from ..base.preprocessor import as_texts, weights_of
 from ..data.corpus import Corpus, Places, Report, corpus_at_hand
 from ..data.readers import Row, rows_of
 from ..errors import UserError, check_choice, shown
+from ..schema.keys import SPLITS
 from ..store.bad_lines import BadLine, checked
 from ..store.files import lines_of
-from .config import SPLITS, DataConfig
+from .config import DataConfig
 
-FILES = {"wikiqa": "WikiQA-{split}.tsv", "trecqa": "{split}.csv"}
 WIKIQA = {
     "id": "QuestionID",
     "question": "Question",
@@ -157,13 +155,6 @@ def _at_hand(row: Any, place: str) -> tuple[str, list[str], list[int]]:
     return text, list(answers), list(map(int, labels))
 
 
-def has_split(data: DataConfig, split: str) -> bool:
-    """Return whether the configuration names data for `split`."""
-    if getattr(data, split) or data.dataset == "facts":
-        return True
-    return data.dataset is not None and _known_file(data, split).is_file()
-
-
 def load_corpus(data: DataConfig, split: str) -> Corpus:
     """Return the questions of a split.
 
@@ -183,13 +174,7 @@ def load_corpus(data: DataConfig, split: str) -> Corpus:
         return make_facts(split)
     if not path and not data.dataset:
         raise UserError(f"There is no {split} data: give data.{split}.")
-    return read_corpus(path or _known_file(data, split), data.on_empty)
-
-
-def _known_file(data: DataConfig, split: str) -> Path:
-    plain = input_path(data.folder) / FILES[data.dataset].format(split=split)
-    packed = plain.with_name(f"{plain.name}.gz")
-    return packed if packed.is_file() else plain
+    return read_corpus(path or data.known_file(split), data.on_empty)
 
 
 def read_corpus(path: Path | str, on_empty: str = "error") -> Corpus:

@@ -16,7 +16,6 @@ from ..data.corpus import Corpus, corpus_at_hand
 from ..data.encoded import Encoded
 from ..data.lengths import OnTooLong, TooLong
 from ..errors import (
-    Problems,
     UserError,
     check_choice,
     check_counts,
@@ -32,7 +31,7 @@ from ..show.results import Results
 from ..store.files import check_new_file, output_file
 from .batches import TrainingBatches, encode
 from .config import AnswerSelectionConfig, TrainingConfig
-from .data import as_questions, by_ids, check, has_split, judgements_of, load_corpus, texts_of
+from .data import as_questions, by_ids, check, judgements_of, load_corpus, texts_of
 from .metrics import pair_accuracy, ranking_score, trec_run_lines
 from .networks.base import AnswerNetwork
 from .networks.selector import HardestHinge, build_model
@@ -378,16 +377,6 @@ class AnswerRanker(TextTask):
         return service_of(serve, model, preprocessor.in_graph("tokenizer"))
 
     # ---- The hooks of the command.
-
-    @classmethod
-    def check_data(cls, config: AnswerSelectionConfig) -> None:
-        problems = Problems()
-        for split, why in (("train", "training data"), ("dev", "development set, to judge it by")):
-            # A known set that lacks the file is read all the same: that error names the file.
-            if not (config.data.dataset or has_split(config.data, split)):
-                ways = "--data.dataset facts, or --data.dataset wikiqa with --data.folder D"
-                problems.found.append(UserError(f"name the {why}: --data.{split} F, or {ways}."))
-        problems.check()
 
     @classmethod
     def read(cls, config: AnswerSelectionConfig, split: str) -> Corpus:

@@ -16,7 +16,7 @@ from ..data.corpus import Corpus
 from ..data.lengths import TooLong, rows_too_long
 from ..errors import UserError, say
 from ..store.bad_lines import named
-from .data import has_split, load_corpus, read_corpus
+from .data import load_corpus, read_corpus
 from .results import table
 from .task import AnswerRanker
 
@@ -74,6 +74,6 @@ def visualize(task: AnswerRanker, options: Namespace) -> None:
 def _questions(options: Namespace) -> Corpus:
     """Return the questions to measure on: a file's, or one of the run's own sets."""
     data = options.config.data if options.config else None
-    if split := own_split(options, has_split, "--input", options.input):
+    if split := own_split(options, "--input", options.input):
         return load_corpus(data, split)
     return read_corpus(options.input, data.on_empty if data else "error")

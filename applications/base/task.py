@@ -213,10 +213,6 @@ class TextTask(OwnModel, keras_hub.models.Task):
         presets.write_parts(self, folder)
         write_start(folder, self.preprocessor.vectors)
 
-    @classmethod
-    def check_data(cls, config: Any) -> None:
-        """Refuse a configuration that names no training data or nothing to judge by."""
-
     def explain(self, *texts: Any, **options: Any) -> Explanation:
         """Return the answers to texts with the attention behind them; the served page shows it.
 

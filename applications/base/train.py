@@ -69,8 +69,10 @@ def train_task(
     with problems.collected():
         output = output_path(output, is_preset=True)
         refuse_existing(output)
+    with problems.of_values():
+        config.check()
     with problems.collected():
-        task_class.check_data(config)
+        config.data.check_needed()
     problems.found += missing_paths(
         {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     )

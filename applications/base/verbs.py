@@ -51,9 +51,7 @@ def search_of(options: Namespace, own: SearchOptions) -> SearchOptions:
         raise UserError(str(error)) from None
 
 
-def own_split(
-    options: Namespace, has_split: Callable, wanted: str, given: str | None = None
-) -> str | None:
+def own_split(options: Namespace, wanted: str, given: str | None = None) -> str | None:
     """Return which of the run's own sets to measure on; None where a file is given instead.
 
     A preset has none: `wanted`, the flag of the file, is needed.
@@ -65,7 +63,7 @@ def own_split(
         return None
     if options.config is None:
         raise UserError(f"{options.run} has no data of its own: give {wanted}.")
-    return split or ("test" if has_split(options.config.data, "test") else "dev")
+    return split or ("test" if options.config.data.has_split("test") else "dev")
 
 
 def chunks_of_file(read: Callable[[], Iterable[Any]], size: int) -> Iterator[list[Any]]:

@@ -13,14 +13,15 @@ from ..schema.backbone import (
 )
 from ..schema.distribute import DistributeConfig
 from ..schema.files import check_encoding
-from ..schema.keys import GIVEN, Config, Defaults, Section, key
+from ..schema.keys import GIVEN, SPLITS, Config, DataSection, Defaults, Section, key
 
 PAIRS = ("cross", "inner")
 RECURRENT = ("pooling", "mean", "han", "cross", "inner")
 STACKS = ("self-attention", "transformer")
 OWN_WORDS = (*RECURRENT, *STACKS)
-SPLITS = ("train", "dev", "test")
 TOKENISED = ("trec", "sentence_polarity", "subjectivity", "movie_reviews")
+KNOWN_SPLITS = {"opinions": SPLITS, "trec": ("train", "test"), "sick": SPLITS}
+"""The splits of known data sets; one in a single piece has `train`."""
 DATASETS = Literal["opinions", "trec", "sentence_polarity", "subjectivity", "movie_reviews", "sick"]
 
 
@@ -32,11 +33,11 @@ def _refuse(*faults: tuple[Any, str]) -> None:
 
 
 @dataclass(frozen=True)
-class DataConfig(Section):
+class DataConfig(DataSection):
     """Where the texts and their labels come from: a known data set, or files with named columns."""
 
-    section = "data"
-    paths = ("folder", "train", "dev", "test")
+    paths = ("folder", *SPLITS)
+    needed = {"train": "--data.train F.csv (or .tsv, .jsonl), or --data.dataset opinions"}
 
     dataset: DATASETS | None = key(
         None,
@@ -146,6 +147,17 @@ class DataConfig(Section):
         "what to do with texts of rarer labels: stop with an error, or skip them (counted and"
         " reported)",
     )
+
+    def source_of(self, split: str) -> str | None:
+        """Return the name of the data that a split is read from, None where it is not read."""
+        if self.dataset:
+            return self.dataset if split in KNOWN_SPLITS.get(self.dataset, ("train",)) else None
+        return getattr(self, split)
+
+    def has_split(self, split: str) -> bool:
+        """Return whether the section names, or can draw, data for `split`."""
+        is_drawn = split == "dev" or split == "test" and self.folds
+        return bool(self.source_of(split) or self.source_of("train") and is_drawn)
 
     def check(self) -> None:
         dataset = self.dataset

@@ -17,18 +17,13 @@ from ..data.lengths import OnTooLong
 from ..data.lines import Lines
 from ..data.readers import Row, check_column, rows_of
 from ..errors import UserError, check_choice, shown
+from ..schema.keys import SPLITS
 from ..store.bad_lines import BadLine, Line, checked
 from ..text import BucketedBatches, nfc
-from .config import SPLITS, DataConfig
-from .known_sets import read_known, splits_of
+from .config import DataConfig
+from .known_sets import read_known
 from .networks.encoders import SIDES
 from .preprocessor import ClassificationPreprocessor
-
-
-def has_split(data: DataConfig, split: str) -> bool:
-    """Return whether the configuration names, or can draw, data for `split`."""
-    is_drawn = split == "dev" or split == "test" and data.folds
-    return bool(_source(data, split) or _source(data, "train") and is_drawn)
 
 
 def load_corpus(data: DataConfig, split: str) -> Corpus:
@@ -47,16 +42,16 @@ def load_corpus(data: DataConfig, split: str) -> Corpus:
             hold what the configuration does not say to skip.
     """
     check_choice("`split`", split, SPLITS)
-    if not has_split(data, split):
+    if not data.has_split(split):
         folds = " or data.folds" if split == "test" else ""
         raise UserError(f"There is no {split} data: give data.{split}{folds}.")
-    if data.folds and data.dataset and _source(data, "test"):
+    if data.folds and data.dataset and data.source_of("test"):
         raise UserError(f"data.folds does not go with {data.dataset}, which has a test set.")
-    if split != "train" and _source(data, split):
+    if split != "train" and data.source_of(split):
         return _read(data, split)
     pool = _without_rare(_read(data, "train"), data)
     strata = pool["label"] if data.labels == "one" else [""] * len(pool)
-    dev_fraction = 0.0 if _source(data, "dev") else data.dev_fraction
+    dev_fraction = 0.0 if data.source_of("dev") else data.dev_fraction
     rows = drawn_parts(strata, data.split_seed, data.folds, data.fold, dev_fraction)[split]
     if not rows:
         raise UserError(
@@ -180,13 +175,6 @@ def make_batches(
     return BucketedBatches(tuple(encoded.ids.values()), batch_size, **options)
 
 
-def _source(data: DataConfig, split: str) -> str | None:
-    """Return the name of the data that a split is read from, None where it is not read."""
-    if data.dataset:
-        return data.dataset if split in splits_of(data.dataset) else None
-    return getattr(data, split)
-
-
 def _sides(data: DataConfig) -> dict[str, str]:
     """Return the columns of a table that hold texts, by the names of the network's inputs."""
     columns = (data.text_column, data.second_column)
@@ -195,7 +183,7 @@ def _sides(data: DataConfig) -> dict[str, str]:
 
 def _read(data: DataConfig, split: str) -> Corpus:
     if not data.dataset:
-        return read_corpus(_source(data, split), data)
+        return read_corpus(data.source_of(split), data)
     rows = read_known(data.dataset, data.folder, split)
     for column in (*_sides(data).values(), data.label_column) if rows else ():
         check_column(column, list(rows[0].values), f"data.dataset {data.dataset}")

@@ -22,12 +22,6 @@ NLTK = {
 }
 
 
-def splits_of(dataset: str) -> tuple[str, ...]:
-    """Return the splits that a known data set comes in; one in a single piece has `train`."""
-    known = {"opinions": SIZES, "trec": TREC, "sick": SICK}
-    return tuple(known.get(dataset, ("train",)))
-
-
 def read_known(dataset: str, folder: str | None, split: str) -> list[Row]:
     """Return the rows of a split of a known data set.
 

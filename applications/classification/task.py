@@ -17,7 +17,7 @@ from ..data.corpus import Corpus, Report
 from ..data.encoded import Encoded
 from ..data.lengths import rows_too_long
 from ..data.vectors import read_first_words, start_vectors
-from ..errors import Problems, UserError, check_number, check_single, say, shown
+from ..errors import UserError, check_number, check_single, say, shown
 from ..show.explanation import AttentionMap, Explanation, attention_map, check_drawn, is_page
 from ..show.results import Results
 from ..text import BucketedBatches
@@ -451,19 +451,6 @@ class ClassificationTask(TextTask):
     # ---- The hooks of the command.
 
     @classmethod
-    def check_data(cls, config: ClassificationConfig) -> None:
-        problems = Problems()
-        with problems.of_values():
-            config.check()
-        if not data.has_split(config.data, "train"):
-            error = UserError(
-                "name the training data: --data.train F.csv (or .tsv, .jsonl), or "
-                "--data.dataset opinions."
-            )
-            problems.found.append(error)
-        problems.check()
-
-    @classmethod
     def read(cls, config: ClassificationConfig, split: str) -> Corpus:
         corpus = data.load_corpus(config.data, split)
         balanced = split == "train" and config.training.class_weights == "balanced"
@@ -471,7 +458,7 @@ class ClassificationTask(TextTask):
 
     @classmethod
     def adapt(cls, config: ClassificationConfig, corpus: Corpus):
-        if data.has_split(config.data, "test"):
+        if config.data.has_split("test"):
             cls.read(config, "test")  # a wrong column is not to be found out after training
         labels = Labels.of(corpus["label"], config.data.labels, corpus.name)
         if config.model.architecture == "backbone":

@@ -25,7 +25,7 @@ from ..errors import UserError, say
 from ..store.bad_lines import BadLine, Line
 from ..store.files import check_picture
 from .config import DataConfig
-from .data import has_split, load_corpus, read_corpus, texts_of
+from .data import load_corpus, read_corpus, texts_of
 from .results import check_confusion, draw_confusion, table
 from .task import ClassificationTask
 
@@ -118,7 +118,7 @@ def _corpus(task: ClassificationTask, options: Namespace) -> Corpus:
     data = _data(task, options)
     if options.skip:
         data = dataclasses.replace(data, **SKIPPING)
-    if split := own_split(options, has_split, "--input", options.input):
+    if split := own_split(options, "--input", options.input):
         corpus = load_corpus(data, split)
     else:
         corpus = read_corpus(options.input, data)

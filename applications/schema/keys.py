@@ -27,7 +27,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from ..errors import UserError, check_choice, check_key, check_range, refuse, shown
+from ..errors import Problems, UserError, check_choice, check_key, check_range, refuse, shown
+
+SPLITS = ("train", "dev", "test")
 
 GIVEN = "given"
 """In `applies_to`: any value of the other key but null, false or an empty text."""
@@ -168,6 +170,33 @@ class Section:
                 check_choice(f"{self.section}.{name}", value, typing.get_args(each))
 
 
+@dataclass(frozen=True)
+class DataSection(Section):
+    """Where the data come from: files of the splits, or a known data set."""
+
+    section = "data"
+    dataset = None
+    needed: ClassVar[Mapping[str, str]] = {}
+    """The splits that training needs, and how to name each of them."""
+
+    def has_split(self, split: str) -> bool:
+        """Return whether the section names data for `split`."""
+        return bool(self.dataset or getattr(self, split))
+
+    def check_needed(self) -> None:
+        """Refuse a section that names no training data or nothing to judge by."""
+        kinds = {
+            "train": "the training data",
+            "dev": "a development set, which training is judged by",
+        }
+        problems = Problems()
+        for split, way in self.needed.items():
+            # A known set that lacks the file is read all the same: that error names the file.
+            if not (self.dataset or self.has_split(split)):
+                problems.found.append(UserError(f"name {kinds[split]}: {way}."))
+        problems.check()
+
+
 def goes_with(name: str, values: Any) -> str:
     """Return `goes with NAME a or b only`."""
     if values is GIVEN or values == (True,):
@@ -209,6 +238,9 @@ class Config:
 
     defaults: ClassVar[tuple[Defaults, ...]] = ()
     """What data sets and architectures change; of two that hold, the later one goes first."""
+
+    def check(self) -> None:
+        """Refuse sections that do not go together. A subclass overrides it."""
 
     @classmethod
     def usual(cls) -> dict[str, Any]:

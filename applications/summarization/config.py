@@ -6,21 +6,19 @@ from typing import Any, ClassVar, Literal
 from ..errors import UserError
 from ..schema import training
 from ..schema.distribute import DistributeConfig
-from ..schema.keys import Config, Defaults, Section, key
+from ..schema.keys import SPLITS, Config, DataSection, Defaults, Section, key
 from ..schema.search import SearchConfig
-
-SPLITS = ("train", "dev", "test")
 
 
 @dataclass(frozen=True)
-class DataConfig(Section):
+class DataConfig(DataSection):
     """Where the documents come from: a known data set, or files of JSON lines.
 
     Each line of a file is an object with `source`, a text or a list of sentences, and `target`, a
     summary or a list of several of the same document."""
 
-    section = "data"
-    paths = ("folder", "train", "dev", "test")
+    paths = ("folder", *SPLITS)
+    needed = {split: f"--data.{split} F, or --data.dataset reports" for split in ("train", "dev")}
 
     dataset: Literal["reports", "scitldr"] | None = key(
         None,

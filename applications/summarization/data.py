@@ -18,10 +18,11 @@ from ..data.corpus import Corpus, Report, compact, corpus_at_hand
 from ..data.encoded import Encoded
 from ..data.readers import Row, rows_of
 from ..errors import UserError, check_choice
+from ..schema.keys import SPLITS
 from ..store.bad_lines import BadLine, Line, checked
 from ..text import END_ID, BucketedBatches, PackedIds
 from ..text.packed import in_sentences, join_sentences, read_and_written
-from .config import SPLITS, DataConfig
+from .config import DataConfig
 from .preprocessor import SummarizationPreprocessor, as_documents, as_summaries, split_sentences
 from .reports import make_reports
 
@@ -35,11 +36,6 @@ def in_memory(x: Any, y: Any = None, sample_weight: Any = None) -> Corpus:
     columns = {"source": source, "target": target}
     corpus = corpus_at_hand(columns, weights, "the documents given", "documents", "x")
     return corpus.handled(too_long="truncate")
-
-
-def has_split(data: DataConfig, split: str) -> bool:
-    """Return whether the configuration names data for `split`."""
-    return bool(data.dataset or getattr(data, split))
 
 
 def load_corpus(data: DataConfig, split: str) -> Corpus:

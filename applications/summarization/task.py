@@ -19,7 +19,7 @@ from ..base.search_task import SearchTask, seeds_of
 from ..data.corpus import Corpus
 from ..data.encoded import Encoded
 from ..data.lengths import without_rows
-from ..errors import Problems, UserError, check_counts
+from ..errors import UserError, check_counts
 from ..schema.keys import with_keys
 from ..show.explanation import ExplainedAnswer, Explanation
 from ..show.results import Results, ranked_number
@@ -392,15 +392,6 @@ class Summarizer(SearchTask):
         return service_of(serve, model, tokenizer)
 
     # ---- The hooks of the command.
-
-    @classmethod
-    def check_data(cls, config: SummarizationConfig) -> None:
-        problems = Problems()
-        for split, what in (("train", "training data"), ("dev", "development set")):
-            if not data.has_split(config.data, split):
-                way = f"--data.{split} F, or --data.dataset reports."
-                problems.found.append(UserError(f"name the {what}: {way}"))
-        problems.check()
 
     @classmethod
     def read(cls, config: SummarizationConfig, split: str) -> Corpus:

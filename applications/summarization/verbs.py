@@ -24,7 +24,7 @@ from ..data.lengths import TooLong
 from ..errors import UserError
 from ..store.bad_lines import named
 from .config import DataConfig
-from .data import documents_of, has_split, load_corpus, read_corpus
+from .data import documents_of, load_corpus, read_corpus
 from .preprocessor import as_documents
 from .results import table
 from .task import Summarizer
@@ -68,7 +68,7 @@ def visualize(task: Summarizer, options: Namespace) -> None:
 def evaluation_corpus(options: Namespace) -> Corpus:
     """Return the documents to measure on: the file given, or one of the run's own sets."""
     data = options.config.data if options.config else DataConfig()
-    if split := own_split(options, has_split, "--input", options.input):
+    if split := own_split(options, "--input", options.input):
         return load_corpus(data, split)
     return read_corpus(options.input, data.on_empty)
 

@@ -12,21 +12,20 @@ from ..schema.backbone import (
 )
 from ..schema.distribute import DistributeConfig
 from ..schema.files import check_encoding
-from ..schema.keys import Config, Section, key
+from ..schema.keys import SPLITS, Config, DataSection, Section, key
 from ..schema.vectors import VectorsConfig
 
 RECURRENT = ("lstm", "gru")
 STACKS = ("self-attention", "transformer")
 OWN_WORDS = (*RECURRENT, *STACKS)
-SPLITS = ("train", "dev", "test")
 
 
 @dataclass(frozen=True)
-class DataConfig(Section):
+class DataConfig(DataSection):
     """Files of sentences whose words have tags: CoNLL columns, JSON lines, CSV or TSV."""
 
-    section = "data"
-    paths = ("train", "dev", "test")
+    paths = SPLITS
+    needed = {"train": "--data.train F.conll (or .jsonl, .csv, .tsv)"}
 
     train: str | None = key(
         None,
@@ -77,6 +76,9 @@ class DataConfig(Section):
 
     def check(self) -> None:
         check_encoding(self.encoding)
+
+    def has_split(self, split: str) -> bool:
+        return super().has_split(split) or split == "dev" and self.train is not None
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from ..base.preprocessor import is_column, weights_of
 from ..base.task import TextTask
 from ..data.corpus import Corpus
 from ..data.vectors import read_first_words, start_vectors
-from ..errors import Problems, UserError, check_counts, say, shown
+from ..errors import UserError, check_counts, say, shown
 from ..schema.keys import keys_of
 from ..show.explanation import AttentionMap, Explanation, Tokens, attention_map
 from ..show.results import Results
@@ -316,16 +316,6 @@ class TokenClassifier(TextTask):
         return service_of(serve, network, preprocessor.in_graph("tokenizer"))
 
     # ---- The hooks of the command.
-
-    @classmethod
-    def check_data(cls, config: TaggingConfig) -> None:
-        problems = Problems()
-        with problems.of_values():
-            config.check()
-        if not config.data.train:
-            text = "name the training data: --data.train F.conll (or .jsonl, .csv, .tsv)."
-            problems.found.append(UserError(text))
-        problems.check()
 
     @classmethod
     def read(cls, config: TaggingConfig, split: str) -> Corpus:

@@ -29,10 +29,7 @@ def evaluate(task: TokenClassifier, options: Namespace) -> None:
     """Measure tags on one of the run's own sets, or on a file."""
     data = _data(task, options)
 
-    def has_split(data: DataConfig, split: str) -> bool:
-        return bool(getattr(data, split) or (split == "dev" and data.train))
-
-    if split := own_split(options, has_split, "--input", options.input):
+    if split := own_split(options, "--input", options.input):
         corpus = task.read(TaggingConfig(data=data), split)
     else:
         corpus = read_corpus(options.input, data)

@@ -6,10 +6,9 @@ from typing import ClassVar, Literal
 from ..errors import UserError, check_number
 from ..schema import training
 from ..schema.distribute import DistributeConfig
-from ..schema.keys import Config, Defaults, Section, key
+from ..schema.keys import SPLITS, Config, DataSection, Defaults, Section, key
 from ..schema.search import SearchConfig
 
-SPLITS = ("train", "dev", "test")
 SIDES = ("source", "target")
 FILES = (*SPLITS, *(f"{split}_{side}" for split in SPLITS for side in SIDES))
 RECURRENT = ("rnnsearch", "rnnencdec", "luong")
@@ -35,11 +34,16 @@ OF_PIECES = {"applies_to": {"kind": ("sentencepiece",)}}
 
 
 @dataclass(frozen=True)
-class DataConfig(Section):
+class DataConfig(DataSection):
     """Where the sentences come from: a known data set, two parallel files, or a TSV."""
 
-    section = "data"
     paths = ("folder", *FILES)
+    needed = {
+        "train": "--data.train_source F --data.train_target F, --data.train F, or "
+        "--data.dataset dates",
+        "dev": "--data.dev_source F --data.dev_target F, --data.dev F, or a part of the training "
+        "data, --data.dev_fraction 0.05",
+    }
 
     dataset: Literal["dates", "multi30k"] | None = key(
         None, "a known data set: dates (made by this package) or multi30k", common=True
@@ -105,6 +109,11 @@ class DataConfig(Section):
     def check(self) -> None:
         for split in SPLITS:
             self._check_split(split)
+
+    def has_split(self, split: str) -> bool:
+        if split == "dev" and self.dev_fraction and self.has_split("train"):
+            return True
+        return super().has_split(split) or getattr(self, f"{split}_source") is not None
 
     def _check_split(self, split: str) -> None:
         source, target = (getattr(self, f"{split}_{side}") for side in SIDES)

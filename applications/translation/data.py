@@ -14,44 +14,17 @@ from ..data.corpus import Corpus, Places, Report, corpus_at_hand, rows_of_parts
 from ..data.encoded import Encoded, encoded_of
 from ..data.lines import Lines, in_chunks, taken
 from ..data.readers import rows_of
-from ..errors import Problems, UserError, check_choice
+from ..errors import UserError, check_choice
+from ..schema.keys import SPLITS
 from ..store import downloads
 from ..store.files import lines_of
 from ..text import BucketedBatches, PackedIds, Tokenizer
 from ..text.packed import read_and_written
 from . import dates
-from .config import SPLITS, DataConfig
+from .config import DataConfig
 from .preprocessor import TranslationPreprocessor
 
 SIDES = ("source", "target")
-
-
-def has_split(data: DataConfig, split: str) -> bool:
-    """Return whether the configuration names data for `split`."""
-    if split == "dev" and data.dev_fraction and has_split(data, "train"):
-        return True
-    return bool(data.dataset or getattr(data, f"{split}_source") or getattr(data, split))
-
-
-def check_data(config: Any) -> None:
-    """Refuse a configuration that names no training data or no development set."""
-    problems = Problems()
-    if not has_split(config.data, "train"):
-        problems.found.append(
-            UserError(
-                "name the training data: --data.train_source F --data.train_target F, "
-                "--data.train F, or --data.dataset dates."
-            )
-        )
-    if not has_split(config.data, "dev"):
-        problems.found.append(
-            UserError(
-                "name a development set, which training is judged by: --data.dev_source F "
-                "--data.dev_target F, --data.dev F, or a part of the training data, "
-                "--data.dev_fraction 0.05."
-            )
-        )
-    problems.check()
 
 
 def load_corpus(data: DataConfig, split: str) -> Corpus:
@@ -68,7 +41,7 @@ def load_corpus(data: DataConfig, split: str) -> Corpus:
             length, not UTF-8, or hold an empty line while `on_empty` is `"error"`.
     """
     check_choice("`split`", split, SPLITS)
-    if not has_split(data, split):
+    if not data.has_split(split):
         raise UserError(
             f"There is no {split} data: give data.{split}_source and data.{split}_target, or "
             f"data.{split}."

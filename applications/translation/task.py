@@ -645,7 +645,6 @@ class Translator(SearchTask):
         self._compiled_functions.clear()
 
     read_columns = staticmethod(data.in_memory)
-    check_data = staticmethod(data.check_data)
     make_batches = staticmethod(data.make_batches)
 
     def encode(self, corpus: Corpus) -> Encoded:

@@ -32,7 +32,7 @@ from ..errors import UserError, say
 from ..store.bad_lines import named
 from ..store.files import decoded, lines_of
 from .config import DataConfig
-from .data import has_split, load_corpus
+from .data import load_corpus
 from .documents import last_tag
 from .preprocessor import MOST_TOKENS, encode_checked
 from .results import Translation, align_words, blind_bleu, pharaoh, table, words_of_line
@@ -158,7 +158,7 @@ def evaluation_corpus(options: Namespace) -> Corpus:
     target = options.target[0] if isinstance(options.target, list) else options.target
     pair, table = (options.source, target), options.input
     given = table or next(filter(None, pair), None)
-    if split := own_split(options, has_split, "--source and --target, or --input", given):
+    if split := own_split(options, "--source and --target, or --input", given):
         return load_corpus(options.config.data, split)
     if table and any(pair):
         raise UserError("give --source and --target, or --input, not both.")

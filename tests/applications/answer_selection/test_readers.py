@@ -14,7 +14,6 @@ from keras_attention.applications.answer_selection.data import (
     EMPTY,
     as_questions,
     check,
-    has_split,
     judgements_of,
     load_corpus,
     read_corpus,
@@ -136,7 +135,7 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path, text, message):
 def test_known_sets_and_files(tmp_path):
     write(tmp_path, "p ?\ta\t1\n", "dev.csv")
     data = DataConfig(dataset="trecqa", folder=str(tmp_path), test=str(tmp_path / "own"))
-    assert [has_split(data, split) for split in ("train", "dev", "test")] == [False, True, True]
+    assert [data.has_split(split) for split in ("train", "dev", "test")] == [False, True, True]
     assert len(load_corpus(data, "dev")) == 1
     with pytest.raises(UserError, match="no file .*train.csv"):
         load_corpus(data, "train")

@@ -189,7 +189,7 @@ def test_export_scores_strings(answers_run, answers_ranker, capsys, tmp_path):
         ),
         (
             ["train", "answer-selection", "--data.train={good}", "--output", "{new}"],
-            "name the development set",
+            "name a development set",
         ),
         (
             [

@@ -103,7 +103,7 @@ def test_a_run_stopped_before_its_first_checkpoint_starts_again(first, tmp_path)
             "with model.encoder inner-word, tokenizer.unknown_buckets 50: leave them out",
         ),
         (["--vectors.trainable=false"], "vectors.trainable true"),
-        (["--data.train=lines.tsv"], "name the development set"),
+        (["--data.train=lines.tsv"], "name a development set"),
         (["--training.melody=1"], "melody"),
     ],
 )

@@ -19,7 +19,6 @@ from keras_attention.applications.translation.data import (
     MULTI30K,
     MULTI30K_SHA256,
     encode,
-    has_split,
     load_corpus,
     make_batches,
 )
@@ -115,7 +114,7 @@ def test_own_files_go_before_a_known_set(tmp_path):
 
 def test_splits_that_are_not_there(pair):
     data = config(pair)
-    assert has_split(data, "train") and not has_split(data, "test")
+    assert data.has_split("train") and not data.has_split("test")
     with pytest.raises(UserError, match="no test data: give data.test_source and"):
         load_corpus(data, "test")
     with pytest.raises(UserError, match="Received: 'valid'"):
@@ -274,7 +273,7 @@ def test_a_development_set_is_split_off(tmp_path):
     assert [text.upper() for text in dev["source"]] == dev["target"]
     assert [ord(text) - ord("a") + 1 for text in dev["source"]] == dev.places.numbers.tolist()
     assert load_corpus(data, "dev")["source"] == dev["source"]  # the same each time
-    assert has_split(data, "dev") and not has_split(config(pair), "dev")
+    assert data.has_split("dev") and not config(pair).has_split("dev")
     own = replace(data, dev_source=pair[0], dev_target=pair[1])
     assert len(load_corpus(own, "train")) == 10  # a set of its own goes before
     one = write(tmp_path / "one", ["a"]), write(tmp_path / "eins", ["A"])

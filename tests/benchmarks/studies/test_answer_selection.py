@@ -9,7 +9,8 @@ import pytest
 from benchmarks.__main__ import main
 from benchmarks.studies import answer_selection
 from keras_attention.applications.answer_selection import load_corpus
-from keras_attention.applications.answer_selection.config import SPLITS, AnswerSelectionConfig
+from keras_attention.applications.answer_selection.config import AnswerSelectionConfig
+from keras_attention.applications.schema.keys import SPLITS
 from keras_attention.applications.schema.reading import load_config
 
 
