@@ -5,7 +5,6 @@ answers; `labels`, for each of them 1 (right) or 0 (wrong); `id`, the question's
 set; and `candidate_ids`, their names within the question.
 """
 
-import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 
 from ..base.preprocessor import as_texts, weights_of
 from ..data.corpus import Corpus, Places, Report, corpus_at_hand
+from ..data.made import facts
 from ..data.readers import Row, rows_of
 from ..errors import UserError, check_choice, shown
 from ..schema.keys import SPLITS
@@ -171,7 +171,7 @@ def load_corpus(data: DataConfig, split: str) -> Corpus:
     check_choice("`split`", split, SPLITS)
     path = getattr(data, split)
     if not path and data.dataset == "facts":
-        return make_facts(split)
+        return _facts(split)
     if not path and not data.dataset:
         raise UserError(f"There is no {split} data: give data.{split}.")
     return read_corpus(path or data.known_file(split), data.on_empty)
@@ -275,66 +275,8 @@ def _rows(path: Path | str) -> tuple[Mapping[str, str], Iterator[Row]]:
     return PLAIN, rows_of(path, kind=".tsv", header=list(PLAIN))
 
 
-# ---- Facts: a data set that the package makes.
-
-SIZES = {"train": 400, "dev": 60, "test": 60}
-SEEDS = {"train": 11, "dev": 12, "test": 13}
-
-FIRST = ("Mara", "Ilja", "Teun", "Aiko", "Rosa", "Emil", "Nils", "Petra", "Omar", "Lena", "Hugo")
-LAST = ("Vel", "Horn", "Castell", "Brandt", "Okafor", "Lind", "Moreau", "Sato", "Novak", "Keller")
-PLACES = ("Oslo", "Lima", "Kyoto", "Porto", "Accra", "Riga", "Quito", "Graz", "Turin", "Hanoi")
-THINGS = ("clocks", "bridges", "violins", "maps", "kites", "ovens", "sails", "lamps", "carpets")
-FRIENDS = ("Ana", "Boris", "Clara", "Dimitri", "Elsa", "Farid", "Greta", "Hans", "Ines", "Jonas")
-
-# For each relation: ways to ask for it, and ways to say it.
-RELATIONS = (
-    (
-        ("where was {name} born ?", "what is the birthplace of {name} ?"),
-        ("{name} was born in {place} .", "The birthplace of {name} is {place} ."),
-    ),
-    (
-        ("when did {name} die ?", "in what year was the death of {name} ?"),
-        ("{name} died in {year} .", "The death of {name} was in {year} ."),
-    ),
-    (
-        ("what did {name} make ?", "what was produced by {name} ?"),
-        ("{name} made {thing} of wood .", "Many {thing} were produced by {name} ."),
-    ),
-    (
-        ("who married {name} ?", "who was the spouse of {name} ?"),
-        ("{name} married {friend} in spring .", "The spouse of {name} was {friend} ."),
-    ),
-    (
-        ("where did {name} study ?", "which school taught {name} ?"),
-        ("{name} studied for years in {place} .", "A school in {place} taught {name} ."),
-    ),
-)
-
-
-def make_facts(split: str) -> Corpus:
-    """Return the questions of a split of `facts`, the same ones at every call.
-
-    Each question asks one relation of a person ("where was Mara Vel born ?"). Its candidates are
-    sentences about that person, one a relation, so that the words of the question but its relation
-    are in all of them; only the sentence that holds the asked relation is right.
-    """
-    draw = random.Random(SEEDS[split])
-    columns = questions_of(*zip(*(_fact(draw) for _ in range(SIZES[split])), strict=True))
+def _facts(split: str) -> Corpus:
+    columns = questions_of(*zip(*facts.generate(split), strict=True))
     name = f"facts ({split})"
     places = [f"{name}, question {number}" for number in columns["id"]]
     return Corpus(columns, Report(name, len(places), "questions"), places)
-
-
-def _fact(draw: random.Random) -> tuple[str, list[str], list[int]]:
-    name = f"{draw.choice(FIRST)} {draw.choice(LAST)}"
-    asked = draw.randrange(len(RELATIONS))
-    relations = list(range(len(RELATIONS)))
-    draw.shuffle(relations)
-    candidates = []
-    for relation in relations:
-        form = draw.choice(RELATIONS[relation][1])
-        words = {"place": PLACES, "year": range(1700, 1950), "thing": THINGS, "friend": FRIENDS}
-        words = {key: draw.choice(some) for key, some in words.items()}
-        candidates.append(form.format(name=name, **words))
-    question = draw.choice(RELATIONS[asked][0]).format(name=name)
-    return question, candidates, [int(relation == asked) for relation in relations]

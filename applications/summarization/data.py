@@ -16,6 +16,7 @@ from keras_attention.paths import input_path
 from ..base.preprocessor import pairs_of
 from ..data.corpus import Corpus, Report, compact, corpus_at_hand
 from ..data.encoded import Encoded
+from ..data.made import reports
 from ..data.readers import Row, rows_of
 from ..errors import UserError, check_choice
 from ..schema.keys import SPLITS
@@ -24,7 +25,6 @@ from ..text import END_ID, BucketedBatches, PackedIds
 from ..text.packed import in_sentences, join_sentences, read_and_written
 from .config import DataConfig
 from .preprocessor import SummarizationPreprocessor, as_documents, as_summaries, split_sentences
-from .reports import make_reports
 
 PAIRS = ("documents and summaries", "them", "A document or summary", "document with a summary")
 
@@ -57,7 +57,7 @@ def load_corpus(data: DataConfig, split: str) -> Corpus:
         corpus = _corpus(
             [
                 (f"reports ({split}), report {number}", each.sentences, [each.summary])
-                for number, each in enumerate(make_reports(split), 1)
+                for number, each in enumerate(reports.generate(split), 1)
             ],
             f"reports ({split})",
         )

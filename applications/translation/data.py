@@ -13,6 +13,7 @@ from ..base.preprocessor import as_texts, pairs_of
 from ..data.corpus import Corpus, Places, Report, corpus_at_hand, rows_of_parts
 from ..data.encoded import Encoded, encoded_of
 from ..data.lines import Lines, in_chunks, taken
+from ..data.made import dates
 from ..data.readers import rows_of
 from ..errors import UserError, check_choice
 from ..schema.keys import SPLITS
@@ -20,7 +21,6 @@ from ..store import downloads
 from ..store.files import lines_of
 from ..text import BucketedBatches, PackedIds, Tokenizer
 from ..text.packed import read_and_written
-from . import dates
 from .config import DataConfig
 from .preprocessor import TranslationPreprocessor
 

@@ -119,7 +119,7 @@ def play(kind: str, address: str, data: Path) -> None:
 
 
 def write_data(folder: Path) -> None:
-    from keras_attention.applications.translation import dates
+    from keras_attention.applications.data.made import dates
 
     for split, count in (("train", 200), ("dev", 30)):
         sources, targets = dates.generate(split, number=count)

@@ -156,9 +156,9 @@ def measure(name: str, seed: int, options: argparse.Namespace) -> dict:
 
 def _unordered(split: str, folder: Path | None) -> list[dict]:
     """Return reports with more statements, which may come in any order."""
-    from keras_attention.applications.summarization.reports import make_reports
+    from keras_attention.applications.data.made import reports
 
-    rows = make_reports(split, ordered=False)
+    rows = reports.generate(split, ordered=False)
     return [{"source": row.sentences, "target": row.summary} for row in rows]
 
 
@@ -177,8 +177,8 @@ def _evaluate(run: Path, corpus: str) -> dict:
     import keras
 
     from keras_attention.applications.base.train import config_of
+    from keras_attention.applications.data.made import reports
     from keras_attention.applications.summarization import Summarizer, load_corpus
-    from keras_attention.applications.summarization.reports import make_reports
 
     task = Summarizer.from_preset(run)
     found = load_corpus(config_of(Summarizer, run).data, "test")
@@ -186,9 +186,9 @@ def _evaluate(run: Path, corpus: str) -> dict:
     results = task.summarize(documents)
     report = task.measure(results, documents, summaries)
     if corpus == "reports":
-        report["answer_mass"] = answer_mass(results, make_reports("test"))
+        report["answer_mass"] = answer_mass(results, reports.generate("test"))
     if corpus == "unordered":
-        report["complete"] = complete(results, make_reports("test", ordered=False))
+        report["complete"] = complete(results, reports.generate("test", ordered=False))
         report |= repetition(results)
     keras.backend.clear_session()
     return report
@@ -247,7 +247,7 @@ def answer_mass(results: list, examples: list) -> float | None:
 
     Args:
         results: summaries.
-        examples: what `make_reports` gave for them.
+        examples: what `reports.generate` gave for them.
     """
     found = []
     for result, example in zip(results, examples, strict=True):

@@ -63,8 +63,8 @@ def run(options: argparse.Namespace) -> None:
     """Print a line for each run."""
     import tensorflow as tf
 
+    from keras_attention.applications.data.made import reports
     from keras_attention.applications.summarization import Summarizer
-    from keras_attention.applications.summarization.reports import make_reports
 
     tf.config.run_functions_eagerly(True)  # or the steps would have no numbers
     rows = [
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> None:
     ]
     for folder in options.runs:
         task, found = Summarizer.from_preset(folder), {kind: [] for kind in KINDS}
-        for example in make_reports("test", ordered=False)[:REPORTS]:
+        for example in reports.generate("test", ordered=False)[:REPORTS]:
             summary, steps = steps_of(task, example.sentences)
             for kind, *numbers in beginnings(summary, steps, example.urgent):
                 found[kind].append(numbers)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_attention.applications.command import main
+from keras_attention.applications.data.made import dates
 from keras_attention.applications.schema.reading import load_config
 from keras_attention.applications.training.run_folder import (
     Checkpoints,
@@ -18,7 +19,6 @@ from keras_attention.applications.training.run_folder import (
     read_checkpoint,
     read_metrics,
 )
-from keras_attention.applications.translation import dates
 from keras_attention.applications.translation.config import TranslationConfig
 
 COMMAND = str(Path(sys.executable).with_name("keras-attention"))

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from keras_attention.applications.answer_selection import AnswerPreprocessor
-from keras_attention.applications.answer_selection import data as facts
 from keras_attention.applications.answer_selection.batches import encode
 from keras_attention.applications.answer_selection.config import DataConfig
 from keras_attention.applications.answer_selection.data import (
@@ -18,6 +17,7 @@ from keras_attention.applications.answer_selection.data import (
     load_corpus,
     read_corpus,
 )
+from keras_attention.applications.data.made import facts
 from keras_attention.applications.errors import UserError
 from tests.data_folder import data_folder
 
@@ -158,10 +158,11 @@ def test_settings_that_do_not_go_together_are_refused(settings, message):
 
 
 def test_facts_ask_one_of_the_relations_told():
-    corpus, dev = facts.make_facts("train"), facts.make_facts("dev")
-    assert corpus == facts.make_facts("train") and corpus["question"][:7] != dev["question"][:7]
+    questions, dev = facts.generate("train"), facts.generate("dev")
+    assert questions == facts.generate("train") and questions[:7] != dev[:7]
+    corpus = load_corpus(DataConfig(dataset="facts"), "train")
     names = ("question", "candidates", "labels")
-    questions = list(zip(*(corpus[name] for name in names), strict=True))
+    assert questions == list(zip(*(corpus[name] for name in names), strict=True))
     for question, candidates, labels in questions:
         assert sum(labels) == 1 and len(candidates) == len(labels) == len(facts.RELATIONS)
         name = next(f for f in facts.FIRST if f in question)

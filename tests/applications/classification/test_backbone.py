@@ -26,7 +26,7 @@ from keras_attention.applications.classification import (
     build_model,
     load_pretrained,
 )
-from keras_attention.applications.classification.known_sets import generate
+from keras_attention.applications.data.made import opinions
 from keras_attention.applications.errors import UserError
 from tests.applications.classification.conftest import randomize
 from tests.applications.commands import assert_same_training, call_command
@@ -53,7 +53,7 @@ def bert(tmp_path_factory):
     import keras_hub
 
     folder = tmp_path_factory.mktemp("bert")
-    words = sorted({word for row in generate("train") for word in row["text"].split()})
+    words = sorted({word for row in opinions.generate("train") for word in row["text"].split()})
     words.remove("terrible")
     vocabulary = [*SPECIAL, "terr", "##ible", *words]
     backbone = keras_hub.models.BertBackbone(
@@ -185,7 +185,7 @@ def tables(tmp_path_factory):
     """Options that name a few generated reviews."""
     folder, options = tmp_path_factory.mktemp("tables"), ["--data.label_column=sentiment"]
     for split in ("train", "dev", "test"):
-        rows = "".join(json.dumps(row) + "\n" for row in generate(split)[:24])
+        rows = "".join(json.dumps(row) + "\n" for row in opinions.generate(split)[:24])
         (folder / f"{split}.jsonl").write_text(rows)
         options.append(f"--data.{split}={folder / split}.jsonl")
     return options

@@ -22,12 +22,7 @@ from keras_attention.applications.classification.data import (
     make_batches,
     read_corpus,
 )
-from keras_attention.applications.classification.known_sets import (
-    NLTK,
-    STARS,
-    generate,
-    read_known,
-)
+from keras_attention.applications.classification.known_sets import NLTK, read_known
 from keras_attention.applications.classification.preprocessor import (
     ClassificationPreprocessor,
     Labels,
@@ -38,6 +33,7 @@ from keras_attention.applications.classification.results import table
 from keras_attention.applications.command.cli import load_task, read_config
 from keras_attention.applications.data.corpus import Report
 from keras_attention.applications.data.encoded import Encoded
+from keras_attention.applications.data.made import opinions
 from keras_attention.applications.errors import UserError
 from keras_attention.applications.text import END_ID, PackedIds, WordTokenizer
 from keras_attention.applications.text.packed import in_sentences
@@ -399,15 +395,15 @@ def test_balanced_weights(tmp_path):
 
 
 def test_the_generator_is_fixed_and_says_what_its_labels_say():
-    rows = generate("train")
-    assert rows == generate("train") and rows[:5] != generate("test")[:5]
+    rows = opinions.generate("train")
+    assert rows == opinions.generate("train") and rows[:5] != opinions.generate("test")[:5]
     assert {row["verdict"] for row in rows} == {"yes", "no", "open"}
     for row in rows:
         (sentence,) = [
             s for s in row["text"].split(" . ") if "all in all" in s or "end" in s or "overall" in s
         ]
-        word = next(word for word in STARS if word in sentence)
-        stars = 6 - STARS[word] if " not " in sentence else STARS[word]
+        word = next(word for word in opinions.STARS if word in sentence)
+        stars = 6 - opinions.STARS[word] if " not " in sentence else opinions.STARS[word]
         assert int(row["stars"]) == stars
         assert row["sentiment"] == ("good" if stars > 3 else "bad")
 

@@ -14,9 +14,9 @@ from keras_attention.applications.classification import (
     TextClassifier,
     serving,
 )
-from keras_attention.applications.classification.known_sets import generate
 from keras_attention.applications.classification.results import prediction_of
 from keras_attention.applications.classification.verbs import evaluate
+from keras_attention.applications.data.made import opinions
 from keras_attention.applications.errors import UserError
 from tests.applications.classification.conftest import (
     LABELS,
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("traced_nowhere")
 
 
 def test_it_learns_what_one_word_does_not_say(opinions_run, opinions_classifier):
-    rows = generate("test")
+    rows = opinions.generate("test")
     report = opinions_classifier.evaluate_text(
         [row["text"] for row in rows], [row["sentiment"] for row in rows]
     )
@@ -43,7 +43,7 @@ def test_it_learns_what_one_word_does_not_say(opinions_run, opinions_classifier)
 
 
 def test_attention_is_on_the_sentence_that_sums_up(opinions_classifier):
-    rows = generate("test")[:40]
+    rows = opinions.generate("test")[:40]
     hits = 0
     for result in opinions_classifier.classify([row["text"] for row in rows]):
         (weights,) = result.weights

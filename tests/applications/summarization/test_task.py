@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_attention.applications.data.made import reports
 from keras_attention.applications.errors import UserError
 from keras_attention.applications.summarization import SummarizationModel, Summarizer
 from keras_attention.applications.summarization.config import ARCHITECTURES, DataConfig
@@ -21,7 +22,6 @@ from keras_attention.applications.summarization.preprocessor import (
     SummarizationPreprocessor,
     split_sentences,
 )
-from keras_attention.applications.summarization.reports import make_reports
 from keras_attention.applications.summarization.results import (
     Summary,
     evaluation_report,
@@ -82,8 +82,8 @@ def preprocessor(**options):
 
 
 def test_reports_are_the_same_each_time_and_hold_what_they_say():
-    first, again = make_reports("dev"), make_reports("dev")
-    assert first == again and first != make_reports("test")[: len(first)]
+    first, again = reports.generate("dev"), reports.generate("dev")
+    assert first == again and first != reports.generate("test")[: len(first)]
     for example in first:
         text = " ".join(example.sentences)
         assert len(example.urgent) == example.summary.count("needs") >= 1

@@ -4,7 +4,8 @@ import shutil
 
 import pytest
 
-from keras_attention.applications.translation import Translator, dates, demo
+from keras_attention.applications.data.made import dates
+from keras_attention.applications.translation import Translator, demo
 from tests.applications.commands import call_command
 
 SIZES = {"train": 300, "dev": 10, "test": 15}

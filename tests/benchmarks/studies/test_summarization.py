@@ -13,9 +13,9 @@ from benchmarks.__main__ import main
 from benchmarks.common.errors import BenchmarkError
 from benchmarks.studies import summarization, temporal
 from keras_attention.applications.command.cli import read_config
+from keras_attention.applications.data.made import reports
 from keras_attention.applications.summarization import Summarizer
 from keras_attention.applications.summarization.data import read_corpus
-from keras_attention.applications.summarization.reports import make_reports
 
 LEAD = {"rouge1": 30.0, "rouge2": 10.0, "rougeL": 20.0}
 ORACLE = {"rouge1": 60.0, "rouge2": 40.0, "rougeL": 50.0}
@@ -97,7 +97,7 @@ def test_a_row_is_the_mean_of_its_seeds_and_is_not_measured_twice(tmp_path, monk
 
 
 def test_the_weight_on_the_answer_is_that_of_the_statements_sentence():
-    examples = make_reports("test")
+    examples = reports.generate("test")
     results = []
     for example in examples:
         words = example.summary.split()
@@ -117,7 +117,7 @@ def test_the_weight_on_the_answer_is_that_of_the_statements_sentence():
 
 
 def test_a_summary_is_complete_with_its_statements_in_any_order():
-    examples = make_reports("test", ordered=False)
+    examples = reports.generate("test", ordered=False)
     assert all(3 <= len(example.urgent) <= 5 for example in examples)
     assert any(example.urgent != sorted(example.urgent) for example in examples)
     turned = [" . ".join(reversed(ex.summary[:-2].split(" . "))) + " ." for ex in examples]

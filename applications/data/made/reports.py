@@ -29,7 +29,7 @@ class Report(NamedTuple):
     urgent: list[int]
 
 
-def make_reports(split: str, ordered: bool = True) -> list[Report]:
+def generate(split: str, ordered: bool = True) -> list[Report]:
     """Return the reports of a split, always the same.
 
     A report is a list of notes on people with invented names. Some of them are urgent, and the

@@ -1,4 +1,4 @@
-"""Dates in many written forms, and what each is in ISO 8601: data that the package makes itself.
+"""Dates in many written forms, and each in ISO 8601: a data set that the package makes.
 
 Twelve languages write the day, the month and the year in their own words and orders; the model has
 to read which is which. No line can be read in two ways: months are written in words, in Roman

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from keras_attention.applications.translation import dates
+from keras_attention.applications.data.made import dates
 
 EXAMPLES = {
     "1984-05-03": [
