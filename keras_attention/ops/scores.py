@@ -4,7 +4,9 @@ A query is `(B, T, ...)`. Keys are `(B, S, ...)`, shared by all queries, which g
 `(B, T, S)`, or `(B, T, W, ...)`, a window of `W` keys for every query, which gives `(B, T, W)`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from keras import backend, ops
 
@@ -39,7 +41,8 @@ def additive_score(
 
     `v` and `w_c` are `(U,)`, and the coverage `c` `(B, T, S)` may be left out. Automatic
     differentiation would keep the hidden layer of `B T S U` numbers. Here a block of a few queries
-    exists at a time, and is computed again in the backward pass.
+    exists at a time, and is computed again in the backward pass. The steps of a loop are told by
+    `hidden_layers` that there is one.
     """
     by_query = [query] if coverage is None else [query, coverage]
     shared = [key, score_vector] if coverage is None else [key, score_vector, coverage_vector]
@@ -59,12 +62,29 @@ def _additive_score(by_query: Sequence[Tensor], shared: Sequence[Tensor]) -> Ten
     return ops.squeeze(product(ops.tanh(hidden), ops.expand_dims(score_vector, 1)), -1)
 
 
+_hidden_layers: ContextVar[list | None] = ContextVar("hidden_layers", default=None)
+
+
+@contextmanager
+def hidden_layers() -> Iterator[list]:
+    """Collect the sizes of the hidden layers that scores have for each pair of query and key."""
+    found: list = []
+    token = _hidden_layers.set(found)
+    try:
+        yield found
+    finally:
+        _hidden_layers.reset(token)
+
+
 def _in_blocks(function: Callable, by_query: list, shared: list) -> Tensor:
     """Return `function(by_query, shared)`, computed a block of queries at a time.
 
     `by_query` are tensors `(B, T, ...)`, `shared` all others. So are the gradients: those of one
     block after the other.
     """
+
+    if (found := _hidden_layers.get()) is not None:
+        found.append(by_query[0].shape[-1])
 
     def run(*tensors: Tensor) -> tuple:
         split = list(tensors[: len(by_query)]), list(tensors[len(by_query) :])

@@ -14,6 +14,7 @@ from keras_attention.layers import (
     ScoredAttention,
     TemporalAttention,
 )
+from keras_attention.layers.attention.attention_steps import AttentionSteps
 from keras_attention.layers.recurrent import attention_decoder
 from keras_attention.ops import scores as scores_module
 from keras_attention.ops.loops import where_real
@@ -90,6 +91,13 @@ class RememberingAttention(CosineAttention):
         return {"read": read, "steps": state["steps"] + 1}
 
 
+class PricedAttention(BahdanauAttention):
+    """A user's score over the hidden layer of another."""
+
+    def score(self, query, key, positions):
+        return 0.5 * super().score(query, key, positions) ** 2
+
+
 MECHANISMS = {
     "additive": lambda **options: BahdanauAttention(U, use_bias=True, **options),
     "coverage": lambda **options: CoverageAttention(U, use_bias=True, **options),
@@ -99,6 +107,7 @@ MECHANISMS = {
     "temporal": lambda **options: TemporalAttention(**options),
     "cosine": lambda **options: CosineAttention(**options),
     "remembering": lambda **options: RememberingAttention(**options),
+    "priced": lambda **options: PricedAttention(U, **options),
 }
 ORDERS = {
     "previous": {},
@@ -234,12 +243,11 @@ class NamedAttention(BahdanauAttention):
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="only TensorFlow has graphs with and without")
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "xla"])
-@pytest.mark.parametrize("mechanism", ["additive", "coverage"])
-def test_a_training_step_in_blocks_of_queries_is_the_same_compiled(monkeypatch, mechanism, jit):
-    """The gradients of keys are computed in blocks after the loop, in a loop themselves."""
+@pytest.mark.parametrize("mechanism", ["additive", "coverage", "general"])
+def test_a_training_step_is_the_same_compiled(mechanism, jit):
+    """Gradients of keys are added up in the loop, or come from one VJP after it."""
     import tensorflow as tf
 
-    monkeypatch.setattr(scores_module, "BLOCK_NUMBERS", 2 * B * S * U)
     layer = AttentionDecoder(CELLS["gru"](), MECHANISMS[mechanism]())
     layer.build((None, None, E), (None, None, V))
     randomise(layer)
@@ -257,8 +265,54 @@ def test_a_training_step_in_blocks_of_queries_is_the_same_compiled(monkeypatch, 
         np.testing.assert_allclose(one, wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="only TensorFlow has graphs with and without")
+@pytest.mark.parametrize("jit", [False, True], ids=["graph", "xla"])
+def test_an_additive_score_in_blocks_of_queries_is_the_same_compiled(monkeypatch, jit):
+    """The gradients of whole sequences are those of one block of queries after the other."""
+    import tensorflow as tf
+
+    monkeypatch.setattr(scores_module, "BLOCK_NUMBERS", 2 * B * S * U)
+    layer = MECHANISMS["additive"]()
+    layer.build((None, None, E), (None, None, V))
+    randomise(layer)
+
+    def gradients(x, value):
+        with tf.GradientTape() as tape:
+            tape.watch([x, value])
+            loss = tf.reduce_sum(layer(x, value) ** 2)
+        weights = [weight.value for weight in layer.trainable_weights]
+        return tape.gradient(loss, [*weights, x, value])
+
+    tensors = list(tensors_of(ARRAYS).values())
+    found = tf.function(gradients, jit_compile=jit)(*tensors)
+    for one, wanted in zip(found, gradients(*tensors), strict=True):
+        np.testing.assert_allclose(one, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("make", "is_added_up"),
+    [
+        (MECHANISMS["additive"], True),
+        (MECHANISMS["coverage"], True),
+        (MECHANISMS["concat"], True),
+        (MECHANISMS["priced"], True),
+        (MECHANISMS["general"], False),
+        (MECHANISMS["temporal"], False),
+        (MECHANISMS["cosine"], False),
+    ],
+    ids=["additive", "coverage", "concat", "a user's", "general", "temporal", "cosine"],
+)
+def test_gradients_of_keys_are_added_up_where_pairs_have_a_hidden_layer(make, is_added_up):
+    """That layer is at hand in each step; a product of all steps is faster for the others."""
+    mechanism = make()
+    mechanism.build((None, None, E), (None, None, V))
+    memory = mechanism.prepare_memory(ops.convert_to_tensor(ARRAYS["value"]))
+    steps = AttentionSteps(mechanism, memory, mechanism.initial_state(memory))
+    assert bool(steps.first_sums(steps.given)) is is_added_up
+
+
 @pytest.mark.parametrize("order", ["previous", "feeding"])
-@pytest.mark.parametrize("mechanism", ["cosine", "remembering"])
+@pytest.mark.parametrize("mechanism", ["cosine", "remembering", "priced"])
 def test_gradients_of_a_users_mechanism_are_those_of_the_steps(monkeypatch, mechanism, order):
     """To 1e-5 of the largest: the whole loop is derived from the score, with no declaration."""
 

@@ -3,7 +3,9 @@
 A backend that differentiates a loop adds to the gradients of the whole memory and of every weight
 at each step. Here a backward step takes only the vector-Jacobian product (VJP) of the score with
 its query and its state. After the loop, one VJP over all steps gives the gradients of keys, values
-and variables.
+and variables. Only a score with a hidden layer for each pair of query and key has those of keys and
+variables added up in the loop: the step has that layer at hand, and the VJP over all steps would
+compute it once more.
 """
 
 import operator
@@ -29,7 +31,8 @@ from ...ops.loops import (
 )
 from ...ops.masks import zero_masked
 from ...ops.normalizers import softmax_gradient
-from ...ops.types import is_float
+from ...ops.scores import hidden_layers
+from ...ops.types import at_least_float32, is_float
 from ...ops.vjp import automatic_derivatives, variables_read
 
 
@@ -71,7 +74,11 @@ class AttentionSteps:
             "weights": weigh,
             "update": lambda: mechanism.state_after(state, scores[0], weights[0], memory),
         }
-        found = {name: variables_read(function) for name, function in functions.items()}
+        found = {}
+        with hidden_layers() as layers:
+            for name, function in functions.items():
+                found[name] = variables_read(function)
+        self.has_hidden_layer = bool(layers)
         # Weights that are learned by more than the score have the backend's gradient, too.
         self.has_side_effects = any(assigns for _, assigns in found.values())
         self.has_side_effects |= bool(found["weights"][0])
@@ -120,11 +127,24 @@ class AttentionSteps:
         d_weights = ops.squeeze(ops.matmul(memory["value"], ops.expand_dims(d_context, 2)), 2)
         return d_weights * memory["dropout"] if "dropout" in memory else d_weights
 
-    def step_vjp(self, d_weights: Any, d_after: dict, saved: dict, given: dict) -> tuple:
-        """Return the gradients of a step's scores, query and state before it.
+    def first_sums(self, given: dict) -> dict:
+        """Return zeros for the gradients that a backward loop adds up, in at least float32."""
+        if not self.has_hidden_layer:
+            return {}
+        return tree.map_structure(
+            lambda part: at_least_float32(ops.zeros_like(part)), self._of_score(given)
+        )
 
-        `d_weights` `(B, S)` and `d_after` are the gradients of the step's weights and of the state
-        after it; `saved` is what `attend` returned.
+    def step_vjp(
+        self, d_weights: Any, d_after: dict, sums: dict, saved: dict, given: dict
+    ) -> tuple:
+        """Return the gradients of a step's scores, query and state before it, and the new sums.
+
+        Args:
+            d_weights, d_after: Gradients of the step's weights `(B, S)`, and of the state after it.
+            sums: Those of the steps after this one, from `first_sums` on.
+            saved: What `attend` returned.
+            given: All that a gradient can reach.
         """
         saved = with_step_axis(saved)
         d_weights = ops.expand_dims(d_weights, 1)
@@ -147,12 +167,19 @@ class AttentionSteps:
             if saved["state"]:  # whose update may read scores in a higher precision
                 d_scores = found["scores"] + ops.cast(d_scores, found["scores"].dtype)
             inputs = {name: saved[name] for name in ("query", "state")}
-            found = nested_vjp(lambda at: self._scores(at, given), inputs, d_scores)
+            inputs |= self._of_score(given) if sums else {}
+            found = nested_vjp(lambda at: self._scores_of(at, given), inputs, d_scores)
+        sums = {
+            name: tree.map_structure(
+                lambda total, part: total + ops.cast(part, total.dtype), total, found[name]
+            )
+            for name, total in sums.items()
+        }
         # Not `ops.add`, which on TensorFlow takes an empty batch for a bias.
         d_state = tree.map_structure(operator.add, found["state"], d_state)
         found = {"scores": d_scores, "query": found["query"], "state": d_state}
         found = without_step_axis(found)
-        return found["scores"], found["query"], found["state"]
+        return found["scores"], found["query"], found["state"], sums
 
     def query_vjp(self, d_query: Any, hidden: Any, given: dict) -> Any:
         """Return the gradient of a step's `hidden` `(B, Dq)` from that of its projected query."""
@@ -161,28 +188,28 @@ class AttentionSteps:
             d_hidden = nested_vjp(lambda hidden: self.project(hidden, given), hidden, d_query)
         return ops.squeeze(d_hidden, 1)
 
-    def gradients(self, saved: dict, found: dict, hidden: Any, given: dict) -> tuple:
-        """Return the gradients of `given`, and of the queries, through all steps at once.
+    def gradients(self, saved: dict, found: dict, sums: dict, hidden: Any, given: dict) -> dict:
+        """Return the gradients of `given` through all steps at once.
 
         Args:
             saved: What `attend` returned, stacked: `(T, B, ...)`.
             found: Gradients of the steps' `"scores"` and, where there are any, `"context"`,
                 `"query"` and `"after"`, the states after each step.
-            hidden: Queries `(T, B, Dq)` before their projection, or `None`.
+            sums: Those that the loop added up.
+            hidden: Queries `(T, B, Dq)` before their projection, where `found` has `"query"`.
             given: All that a gradient can reach.
         """
         at = tree.map_structure(swap_time, saved)
-        inputs = {"key": given["memory"]["key"], "variables": self._learned("score", given)}
-        if "query" not in found:
-            inputs["query"] = at["query"]
-
-        def score(inputs):
-            memory = {**given["memory"], "key": inputs["key"]}
-            inside = {"memory": memory, "variables": self._replaced(inputs["variables"], given)}
-            return self._scores({**at, "query": inputs.get("query", at["query"])}, inside)
-
-        through_score = nested_vjp(score, inputs, swap_time(found["scores"]))
-        sums = [through_score["variables"]]
+        inputs = self._of_score(given)
+        if sums:
+            through_score = cast_to(sums, dtypes_of(inputs))
+        else:
+            through_score = nested_vjp(
+                lambda inputs: self._scores_of({**at, **inputs}, given),
+                inputs,
+                swap_time(found["scores"]),
+            )
+        gradients = [through_score["variables"]]
         memory = {"key": through_score["key"]}
         if "context" in found:
             weights = ops.swapaxes(at["weights"], 1, 2)
@@ -194,7 +221,7 @@ class AttentionSteps:
             def query(variables):
                 return self.project(hidden, {"variables": self._replaced(variables, given)})
 
-            sums.append(nested_vjp(query, self._learned("query", given), found["query"]))
+            gradients.append(nested_vjp(query, self._learned("query", given), found["query"]))
         if "after" in found:
 
             def after(variables):
@@ -202,13 +229,13 @@ class AttentionSteps:
                 return self._after(at, inside)
 
             d_after = tree.map_structure(swap_time, found["after"])
-            sums.append(nested_vjp(after, self._learned("update", given), d_after))
+            gradients.append(nested_vjp(after, self._learned("update", given), d_after))
         variables = [None] * len(self.variables)
-        for gradients in sums:
-            for index, gradient in gradients.items():
+        for each in gradients:
+            for index, gradient in each.items():
                 before = variables[index]
                 variables[index] = gradient if before is None else before + gradient
-        return {"memory": memory, "variables": variables}, through_score.get("query")
+        return {"memory": memory, "variables": variables}
 
     # The mechanism's functions, as functions of floating point tensors `(B, T, ...)`.
 
@@ -216,6 +243,12 @@ class AttentionSteps:
         state = cast_to(at["state"], self.state_dtypes)
         with self._scope(given["variables"]):
             return self.mechanism.scores(at["query"], self._memory(given), state)
+
+    def _scores_of(self, at, given):
+        """Return the scores; `at` may have keys and variables that take the place of given ones."""
+        memory = {**given["memory"], "key": at.get("key", given["memory"]["key"])}
+        variables = self._replaced(at.get("variables", {}), given)
+        return self._scores(at, {"memory": memory, "variables": variables})
 
     def _weights(self, at, given):
         state = cast_to(at["state"], self.state_dtypes)
@@ -235,6 +268,10 @@ class AttentionSteps:
 
     def _scope(self, values):
         return keras.StatelessScope(list(zip(self.variables, values, strict=True)))
+
+    def _of_score(self, given):
+        """Return what all steps' scores have in common and a gradient can reach."""
+        return {"key": given["memory"]["key"], "variables": self._learned("score", given)}
 
     def _learned(self, name, given):
         return {index: given["variables"][index] for index in self.learned[name]}
@@ -273,23 +310,28 @@ def weigh_in_order(
         return {"weights": zero_masked(saved["weights"], given.get("real")), "state": after}, saved
 
     def backward(given, results, saved, upstream):
-        def step(index, d_state):
+        def step(index, carried):
+            d_state, sums = carried
             at = tree.map_structure(lambda part: part[index], saved)
             real = given["real"][index] if "real" in given else None
             d_weights = zero_masked(upstream["weights"][index], real)
             d_after = tree.map_structure(lambda part: zero_masked(part, real), d_state)
-            d_scores, _, d_before = steps.step_vjp(d_weights, d_after, at, given["attention"])
-            found = {"scores": d_scores}
+            d_scores, d_query, d_before, sums = steps.step_vjp(
+                d_weights, d_after, sums, at, given["attention"]
+            )
+            found = {"scores": d_scores, "query": d_query}
             if steps.learned["update"]:
                 found["after"] = d_after
             if real is not None:
                 d_before = where_real(real, d_before, d_state)
-            return found, d_before
+            return found, (d_before, sums)
 
         count = ops.shape(given["query"])[0]
-        found, d_first = run_steps(step, count, upstream["state"], reverse=True)
-        d_given, d_query = steps.gradients(saved, found, None, given["attention"])
-        return {"query": swap_time(d_query), "first": d_first, "attention": d_given}
+        first = (upstream["state"], steps.first_sums(given["attention"]))
+        found, (d_first, sums) = run_steps(step, count, first, reverse=True)
+        d_query = found.pop("query")
+        d_given = steps.gradients(saved, found, sums, None, given["attention"])
+        return {"query": d_query, "first": d_first, "attention": d_given}
 
     results = with_loop_gradient(
         forward, backward, given, lambda given: forward(given, again=True)[0]

@@ -216,7 +216,8 @@ class WholeLoop:
         d_last = upstream.pop("state", None)
         steps["upstream"] = upstream
 
-        def step(index, d_state):
+        def step(index, carried):
+            d_state = carried[0]
             at = tree.map_structure(lambda part: part[index], steps)
             d_after = d_state
             real = given["real"][index] if "real" in given else None
@@ -227,13 +228,13 @@ class WholeLoop:
             def attend_vjp(d_context):
                 d_weights = self.steps.context_vjp(d_context, attention)
                 d_weights = d_weights + at["upstream"].get("scores", 0)
-                d_scores, d_query, d_before = self.steps.step_vjp(
-                    d_weights, d_state["attention"], at["attention"], attention
+                d_scores, d_query, d_before, after = self.steps.step_vjp(
+                    d_weights, d_state["attention"], carried[1], at["attention"], attention
                 )
                 found.update(context=d_context, scores=d_scores, query=d_query)
                 if self.steps.learned["update"]:
                     found["after"] = d_state["attention"]
-                return self.steps.query_vjp(d_query, at["hidden"], attention), d_before
+                return self.steps.query_vjp(d_query, at["hidden"], attention), d_before, after
 
             d_hidden = at["upstream"].get("outputs", 0)
             d_context = at["upstream"].get("contexts", 0)
@@ -244,7 +245,7 @@ class WholeLoop:
                 d_context = d_context + d_joined[:, :size]
                 d_hidden = d_joined[:, size:]
             if self.order == "current":
-                d_query, d_attention = attend_vjp(d_context)
+                d_query, d_attention, sums = attend_vjp(d_context)
                 d_hidden = d_hidden + d_query
             d_cells, d_states = [], self._states(d_state)
             for i in reversed(range(len(d_states))):
@@ -256,17 +257,18 @@ class WholeLoop:
                     d_hidden = ops.matmul(ops.concatenate(parts, axis=1), feeds[i])
                     d_hidden = d_hidden * given["cells"][i].get("dropout", 1)
             if self.order == "previous":  # the context is fed
-                d_query, d_attention = attend_vjp(d_context + d_hidden)
+                d_query, d_attention, sums = attend_vjp(d_context + d_hidden)
                 d_cells[-1][0] = d_cells[-1][0] + d_query
             d_before = {"cell": flatten(d_cells), "attention": d_attention}
             if "attentional" in d_state:
                 d_before["attentional"] = d_hidden
-            return found, where_real(real, d_before, d_after)
+            return found, (where_real(real, d_before, d_after), sums)
 
         if d_last is None:
             d_last = tree.map_structure(ops.zeros_like, first)
         count = ops.shape(given["projected"])[0]
-        found, d_first = run_steps(step, count, d_last, reverse=True)
+        carried = (d_last, self.steps.first_sums(attention))
+        found, (d_first, sums) = run_steps(step, count, carried, reverse=True)
 
         # The gradients of weights and memory, as products over all steps.
         gradients = {"first": d_first, "cells": []}
@@ -289,8 +291,8 @@ class WholeLoop:
         if vector is not None:
             joined = ops.concatenate([saved["contexts"], hidden[-1]], axis=2)
             gradients["vector"] = outer(joined, found["vector"])
-        gradients["attention"], _ = self.steps.gradients(
-            saved["attention"], found, queries, attention
+        gradients["attention"] = self.steps.gradients(
+            saved["attention"], found, sums, queries, attention
         )
         return gradients
 
