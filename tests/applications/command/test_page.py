@@ -273,7 +273,7 @@ def test_layers_by_a_slider(page, browser, tmp_path):
     page.goto((tmp_path / "page.html").as_uri())
     assert page.locator("form").is_hidden() and page.locator(".input").inner_text() == "c d e"
     np.testing.assert_allclose(numbers(page), 100 * weights[4, 0], atol=0.51)
-    slider = page.get_by_label("Layer 4 of 0 to 4")
+    slider = page.get_by_label("Layer 4 (0 to 4)")
     slider.focus()
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
