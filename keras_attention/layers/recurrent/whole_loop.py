@@ -228,13 +228,13 @@ class WholeLoop:
             def attend_vjp(d_context):
                 d_weights = self.steps.context_vjp(d_context, attention)
                 d_weights = d_weights + at["upstream"].get("scores", 0)
-                d_scores, d_query, d_before, after = self.steps.step_vjp(
+                d_scores, d_query, d_before, sums_after = self.steps.step_vjp(
                     d_weights, d_state["attention"], carried[1], at["attention"], attention
                 )
                 found.update(context=d_context, scores=d_scores, query=d_query)
                 if self.steps.learned["update"]:
                     found["after"] = d_state["attention"]
-                return self.steps.query_vjp(d_query, at["hidden"], attention), d_before, after
+                return self.steps.query_vjp(d_query, at["hidden"], attention), d_before, sums_after
 
             d_hidden = at["upstream"].get("outputs", 0)
             d_context = at["upstream"].get("contexts", 0)
