@@ -23,7 +23,7 @@ from ..text import BucketedBatches, nfc
 from .config import DataConfig
 from .known_sets import read_known
 from .networks.encoders import SIDES
-from .preprocessor import ClassificationPreprocessor
+from .preprocessor import ClassificationPreprocessor, Labels
 
 
 def load_corpus(data: DataConfig, split: str) -> Corpus:
@@ -122,9 +122,7 @@ def encode(corpus: Corpus, preprocessor: ClassificationPreprocessor) -> Encoded:
 
     def reason(row: int) -> str | None:
         if is_unknown[row]:
-            label, known = labels.unknown(corpus["label"][row]), ", ".join(map(str, labels.names))
-            problem = f"the training data have no label {label!r}. Known: {known}"
-            return corpus.refuse(row, "unknown label", problem, _advice(corpus, "unknown_label"))
+            return _refuse_label(corpus, labels, row)
         if is_empty[row]:
             texts = " and ".join(shown(corpus[side][row]) for side in sides)
             problem = f"a text should have words. Received: {texts}"
@@ -140,6 +138,20 @@ def encode(corpus: Corpus, preprocessor: ClassificationPreprocessor) -> Encoded:
     columns, values = dict(zip(sides, ids, strict=True)), {"target": targets}
     encoded = encoded_of(corpus, columns, values, suspect, reason, is_long)
     return balanced(encoded) if corpus.balanced else encoded
+
+
+def check_labels(corpus: Corpus, labels: Labels) -> None:
+    """Refuse a label that the training data do not have, where the corpus does not say to skip."""
+    is_unknown = np.isnan(labels.targets(corpus["label"])).any(axis=1)
+    for row in np.flatnonzero(is_unknown):
+        _refuse_label(corpus, labels, row)
+
+
+def _refuse_label(corpus: Corpus, labels: Labels, row: int) -> str:
+    """Return the reason to leave out a text of an unknown label; else raise a `BadLine`."""
+    label, known = labels.unknown(corpus["label"][row]), ", ".join(map(str, labels.names))
+    problem = f"the training data have no label {label!r}. Known: {known}"
+    return corpus.refuse(row, "unknown label", problem, _advice(corpus, "unknown_label"))
 
 
 def _advice(corpus: Corpus, reason: str) -> str:

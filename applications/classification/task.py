@@ -458,9 +458,10 @@ class ClassificationTask(TextTask):
 
     @classmethod
     def adapt(cls, config: ClassificationConfig, corpus: Corpus):
-        if config.data.has_split("test"):
-            cls.read(config, "test")  # a wrong column is not to be found out after training
         labels = Labels.of(corpus["label"], config.data.labels, corpus.name)
+        if config.data.has_split("test"):
+            # What is wrong there is not to be found out after training.
+            data.check_labels(cls.read(config, "test"), labels)
         if config.model.architecture == "backbone":
             name = config.model.backbone
             pretrained = load_pretrained(name, weights=False)

@@ -30,6 +30,7 @@ from keras_attention.applications.classification.preprocessor import (
     kind_of,
 )
 from keras_attention.applications.classification.results import table
+from keras_attention.applications.classification.task import TextClassifier
 from keras_attention.applications.command.cli import load_task, read_config
 from keras_attention.applications.data.corpus import Report
 from keras_attention.applications.data.encoded import Encoded
@@ -312,6 +313,20 @@ def test_unknown_labels_and_long_texts_are_refused_or_counted(tmp_path):
     encoded = encoded_as(on_unknown_label="skip", on_too_long="truncate")
     assert encoded.report.cut == 1
     assert encoded["text"].lengths.tolist() == [1, 3, 3]
+
+
+def test_unknown_labels_of_the_test_set_are_found_before_the_training(tmp_path):
+    train = write(tmp_path, "a.csv", "text,label\nx y,a\nz,b\n")
+    test = write(tmp_path, "c.csv", "text,label\nx,a\ny,new\n")
+    data = {"train": train, "test": test, "min_examples": 1}
+
+    def adapt(**options):
+        config = ClassificationConfig.of(data=data | options)
+        return TextClassifier.adapt(config, load_corpus(config.data, "train"))
+
+    with pytest.raises(UserError, match=r"c\.csv, line 3: the training data have no label 'new'"):
+        adapt()
+    assert adapt(on_unknown_label="skip").labels.names == ("a", "b")
 
 
 def test_labels_become_targets():
