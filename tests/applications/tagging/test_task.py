@@ -107,6 +107,11 @@ def test_spans_of_a_single_type_without_a_name():
     assert [span.text for span in found.spans] == ["Anna lives"] and "<mark" in found._repr_html_()
 
 
+def test_a_width_of_zero_is_refused():
+    with pytest.raises(ValueError, match="model.embedding_size must be at least 1"):
+        untrained(embedding_size=0)
+
+
 def test_empty_sentences_are_refused_in_training():
     with pytest.raises(ValueError, match=r"x\[1\] without any"):
         untrained().fit([["a"], []], [["O"], []])
