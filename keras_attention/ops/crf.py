@@ -205,7 +205,7 @@ class _Chain:
         more than that. After `depth` steps all futures are open to all tags.
         """
         depth = self.parameters.constraints.depth
-        if depth is None:
+        if depth is None or self.is_empty:
             return None
         ranges = []
         allowed = self.parameters.constraints.allowed

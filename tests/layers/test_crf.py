@@ -228,12 +228,14 @@ def test_an_id_that_is_no_tag_has_no_probability():
     assert all(np.all(np.isfinite(g)) for g in gradients_of(total, emissions, layer=layer))
 
 
-def test_a_batch_without_rows():
-    layer = CRF(3, dtype=DTYPE)
+@pytest.mark.parametrize("forbidden", [(), ((0, 2), (None, 2))])
+def test_a_batch_without_rows(forbidden):
+    layer = CRF(3, forbidden=forbidden, dtype=DTYPE)
     nothing, tags = np.zeros((0, 5, 3), DTYPE), np.zeros((0, 5), "int32")
     assert tuple(layer(nothing, mask=tags > 0).shape) == (0, 5, 3)
     assert tuple(layer.decode(nothing).shape) == (0, 5)
     assert tuple(layer.log_likelihood(nothing, tags).shape) == (0,)
+    assert tuple(layer.log_likelihood(nothing, nothing > 0).shape) == (0,)
     paths, likelihoods = layer.n_best(nothing, 2)
     assert tuple(paths.shape) == (0, 2, 5) and tuple(likelihoods.shape) == (0, 2)
 
