@@ -1,5 +1,6 @@
 """Sentences with a tag for each word: from files and lists, as a corpus and as ids."""
 
+import collections
 import dataclasses
 import functools
 import re
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from .preprocessor import TaggingPreprocessor
 
 DOCUMENT_MARK = "-DOCSTART-"
+CONLLU_KEYS = (["newdoc"], ["newpar"])
+"""Comments of CoNLL-U without a value: `# newdoc`."""
 NO_PREDICATE = ("-", "_", "O", "0", "")
 
 
@@ -47,13 +50,15 @@ class Sentence:
 
 def load_corpus(data: DataConfig, split: str) -> Corpus:
     """Return the sentences of a split; without a file for it, dev is the last part of train."""
-    path = getattr(data, split)
-    if path is None and split == "dev" and data.train:
-        return read_corpus(data.train, data).split(data.dev_fraction)[1]
+    is_split = bool(data.train) and not data.dev and split != "test"
+    path = data.train if is_split else getattr(data, split)
     if path is None:
         raise UserError(f"There is no {split} data: give data.{split}.")
     found = read_corpus(path, data)
-    return found.split(data.dev_fraction)[0] if split == "train" and not data.dev else found
+    if not is_split:
+        return found
+    part = found.split(data.dev_fraction)[("train", "dev").index(split)]
+    return corpus_of(part["sentence"], found.name)  # what its report counts is of the part
 
 
 def read_corpus(path: str, data: DataConfig, labelled: bool = True) -> Corpus:
@@ -91,11 +96,12 @@ def _notes(items: Sequence[Sentence]) -> Iterator[str]:
 def _of_columns(data: DataConfig, path: str, labelled: bool) -> Iterator[Sentence]:
     """Yield the sentences of CoNLL columns, with tabs or spaces between."""
     lines = list(lines_of(path, data.encoding))
-    separator = "\t" if any("\t" in line for line in lines[:1000]) else None
-    rows = [line.rstrip("\r").split(separator) if line.strip() else [] for line in lines]
-    width = next((len(row) for row in rows if row and not row[0].startswith(("#", "-DOC"))), 0)
-    if not width:
+    has_tabs = any("\t" in line for line in lines[:1000] if not line.startswith("#"))
+    rows = [_cells(line, has_tabs) for line in lines]
+    tokens_only = [row for row in rows if row and not row[0].startswith(("#", "-DOC"))]
+    if not tokens_only:
         raise UserError(f"{path}: there is no sentence in it.")
+    (width, _), *_ = collections.Counter(map(len, tokens_only)).most_common(1)
     last = str(width - 1)
     names = [data.word_column or "0"]
     names += [(data.tag_column or last)] if labelled else []
@@ -107,6 +113,9 @@ def _of_columns(data: DataConfig, path: str, labelled: bool) -> Iterator[Sentenc
     def token(numbered: tuple[int, list[str]]) -> tuple[Line, list[str]]:
         number, row = numbered
         place = Line(str(path), number)
+        if any("\r" in cell for cell in row):
+            problem = "a line ends with a line feed. Received: a carriage return in the middle"
+            raise BadLine(place, problem, "replace them, for instance with tr '\\r' '\\n'")
         if len(row) != width:
             problem = f"expected {width} columns, as on other lines. Received: {len(row)}"
             raise BadLine(place, problem)
@@ -116,11 +125,11 @@ def _of_columns(data: DataConfig, path: str, labelled: bool) -> Iterator[Sentenc
         begins = True
         for number, row in enumerate(rows, 1):
             is_comment = begins and bool(row) and row[0].startswith("#") and len(row) != width
-            is_comment = is_comment or (begins and row[:1] == ["#"] and "=" in row)
-            if is_comment or row[:1] == [DOCUMENT_MARK]:
+            has_key = "=" in row or row[1:2] in CONLLU_KEYS
+            if is_comment or (begins and row[:1] == ["#"] and has_key):
                 continue
-            begins = not row
-            yield (number, row) if row else None
+            begins = not row or row[0] == DOCUMENT_MARK
+            yield None if begins else (number, row)
 
     rows_of_sentence: list[tuple[Line, list[str]]] = []
     for found in checked(tokens(), lambda each: each and token(each)):
@@ -131,6 +140,15 @@ def _of_columns(data: DataConfig, path: str, labelled: bool) -> Iterator[Sentenc
             rows_of_sentence = []
     if rows_of_sentence:
         yield _joined(rows_of_sentence, labelled, data)
+
+
+def _cells(line: str, has_tabs: bool) -> list[str]:
+    """Return the columns of a line, none of an empty one."""
+    if not line.strip():
+        return []
+    line = line.rstrip("\r")
+    # Other spaces, such as those of a number, do not separate columns.
+    return line.split("\t") if has_tabs else re.split("[ \t]+", line.strip(" \t"))
 
 
 def _number(name: str, width: int, path: str) -> int:

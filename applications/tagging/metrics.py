@@ -6,6 +6,8 @@ from typing import Any
 
 OUTSIDE = "O"
 PREFIXES = ("B", "I", "E", "S")
+UNTYPED = "_"
+"""What `seqeval` calls the type of tags that are a prefix alone."""
 FIGURES = {
     "f1": "F1 of spans",
     "precision": "precision",
@@ -18,14 +20,26 @@ Spans = list[tuple[str, int, int]]
 def split(tag: str) -> tuple[str, str]:
     """Return the prefix and the type of a tag as `seqeval` reads it: `("B", "PER")` of `B-PER`."""
     prefix, _, kind = tag.partition("-")
-    return prefix, kind or "_"
+    return prefix, kind or UNTYPED
+
+
+def joined(prefix: str, kind: str) -> str:
+    """Return the tag of a prefix and a type: `"B-PER"`, and `"B"` of spans without types."""
+    return prefix if kind == UNTYPED else f"{prefix}-{kind}"
 
 
 def are_of_spans(tags: Iterable[str]) -> bool:
-    """Whether tags mark spans: all are O or have a prefix, and one begins a span or goes on."""
-    found = set(tags)
-    marked = {tag for tag in found if tag != OUTSIDE}
-    return bool(marked) and all(tag[:2] in [f"{each}-" for each in PREFIXES] for tag in marked)
+    """Whether tags mark spans: all are O or have a prefix, and one begins a span or goes on.
+
+    A prefix may stand alone, as B and I do where there is but one type of spans.
+    """
+    marked = {tag for tag in tags if tag != OUTSIDE}
+    return bool(marked) and all(split(tag)[0] in PREFIXES for tag in marked)
+
+
+def kinds_of(tags: Iterable[str]) -> list[str]:
+    """Return the types of the spans that some tags mark, in order."""
+    return sorted({split(tag)[1] for tag in tags if tag != OUTSIDE})
 
 
 def scheme_of(tags: Iterable[str]) -> str:
@@ -76,26 +90,36 @@ def tags_of(spans: Spans, count: int, scheme: str) -> list[str]:
     """Return the tags of a sentence of `count` words with some spans, in BIO or BIOES."""
     tags = [OUTSIDE] * count
     for kind, start, end in spans:
-        tags[start:end] = [f"I-{kind}"] * (end - start)
-        tags[start] = f"B-{kind}"
+        tags[start:end] = [joined("I", kind)] * (end - start)
+        tags[start] = joined("B", kind)
         if scheme == "BIOES":
-            tags[end - 1] = f"E-{kind}" if end - start > 1 else f"S-{kind}"
+            tags[end - 1] = joined("E" if end - start > 1 else "S", kind)
     return tags
 
 
 def names_of(kinds: Iterable[str], scheme: str) -> list[str]:
     """Return the tags of a scheme for types of spans."""
     letters = "BIES" if scheme == "BIOES" else "BI"
-    return [OUTSIDE, *(f"{letter}-{kind}" for kind in sorted(kinds) for letter in letters)]
+    return [OUTSIDE, *(joined(letter, kind) for kind in sorted(kinds) for letter in letters)]
 
 
-def measure(truth: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Return how well tags were found, as JSON types; of spans where the true tags mark such.
+def measure(
+    truth: Sequence[Sequence[str]],
+    found: Sequence[Sequence[str]],
+    are_spans: bool | None = None,
+) -> dict[str, Any]:
+    """Return how well tags were found, as JSON types; of spans where tags mark such.
 
     Figures of all spans are `seqeval`'s micro averages. Tags that were found in another scheme are
     compared in that of the true ones. A figure without anything to divide by is 0.
+
+    Args:
+        truth: the true tags of each sentence.
+        found: the tags that were found.
+        are_spans: whether tags mark spans; None for whether the true ones do.
     """
-    are_spans = are_of_spans(tag for row in truth for tag in row)
+    if are_spans is None:
+        are_spans = are_of_spans(tag for row in truth for tag in row)
     if are_spans:
         scheme = scheme_of(tag for row in truth for tag in row)
         found = [tags_of(spans_of(row), len(row), scheme) for row in found]

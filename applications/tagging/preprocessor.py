@@ -103,8 +103,7 @@ class TaggingPreprocessor(BackbonePreprocessor):
         own = None
         if metrics.are_of_spans(found):
             own = metrics.scheme_of(found) if scheme == "own" else scheme
-            kinds = {tag.partition("-")[2] for tag in found} - {""}
-            found = metrics.names_of(kinds, own)
+            found = metrics.names_of(metrics.kinds_of(found), own)
         elif scheme != "own":
             raise UserError(
                 f"data.scheme {scheme} needs tags of spans, such as B-PER, I-PER and O. "
@@ -222,8 +221,8 @@ class TaggingPreprocessor(BackbonePreprocessor):
     def _knows(self, tag: str) -> bool:
         if self.scheme is None or tag == metrics.OUTSIDE:
             return tag in self._tag_ids
-        prefix, _, kind = tag.partition("-")
-        return prefix in metrics.PREFIXES and f"B-{kind}" in self._tag_ids
+        prefix, kind = metrics.split(tag)
+        return prefix in metrics.PREFIXES and metrics.joined("B", kind) in self._tag_ids
 
     def _refuse(self, tag: str, place: Line | str) -> None:
         known = sorted({each.partition("-")[2] or each for each in self.tags})

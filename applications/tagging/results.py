@@ -93,7 +93,7 @@ class Tagged(Shown):
     @property
     def spans(self) -> list[Span]:
         """The spans that the tags mark; none where tags mark no spans."""
-        if not metrics.are_of_spans(self.tags):
+        if not metrics.are_of_spans(self.names):
             return []
         found = []
         for label, first, last in metrics.spans_of(self.tags):
@@ -190,7 +190,7 @@ class Tagged(Shown):
 
     def _repr_html_(self) -> str:
         pieces, at = [], 0
-        kinds = sorted({name.partition("-")[2] for name in self.names} - {""})
+        kinds = metrics.kinds_of(self.names)
         if metrics.are_of_spans(self.names):
             for span in self.spans:
                 color = COLORS[kinds.index(span.label) % len(COLORS)]

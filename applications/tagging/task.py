@@ -15,7 +15,7 @@ from keras_attention.visualization import display_tokens
 
 from ..base.backbones import load_pretrained, write_backbone
 from ..base.backend import of_at_most, service_of
-from ..base.preprocessor import is_column, weights_of
+from ..base.preprocessor import as_column, is_column, weights_of
 from ..base.task import TextTask
 from ..data.corpus import Corpus
 from ..data.vectors import read_first_words, start_vectors
@@ -23,6 +23,7 @@ from ..errors import UserError, check_counts, say, shown
 from ..schema.keys import keys_of
 from ..show.explanation import AttentionMap, Explanation, Tokens, attention_map
 from ..show.results import Results
+from ..store.bad_lines import checked
 from ..text import BucketedBatches
 from . import data, metrics, results
 from .config import ModelConfig, TaggingConfig
@@ -108,8 +109,8 @@ class TokenClassifier(TextTask):
         if not any(each.words for each in items):
             raise ValueError("Give at least one sentence with words. Received: none")
         if architecture != "backbone":
-            model["embedding_size"] = embedding_size or units
-        elif embedding_size is not None:
+            model["embedding_size"] = units
+        if embedding_size is not None:
             model["embedding_size"] = embedding_size
         config = TaggingConfig.of(
             data={
@@ -156,10 +157,10 @@ class TokenClassifier(TextTask):
         """
         check_counts(batch_size=batch_size, alternatives=alternatives)
         preprocessor = self.require_preprocessor()
-        if self._is_one(x, are_words):
+        rows = list(as_column(x, "x", "texts or lists of words")) if is_column(x) else x
+        if self._is_one(rows, are_words):
             options = {"alternatives": alternatives, "return_attention": return_attention}
-            return self.tag([x], are_words=False, **options)[0]
-        rows = list(x) if is_column(x) else x
+            return self.tag([rows], are_words=False, **options)[0]
         sentences = as_sentences(rows, None, preprocessor.roles)
         found: list[Any] = [None] * len(sentences)
         attends = return_attention and self.backbone.has_attention
@@ -198,7 +199,8 @@ class TokenClassifier(TextTask):
         about = {"data": corpus.name, "sentences": len(corpus)}
         about["broken"] = data.broken_spans(sentences)
         truth = [each.tags for each in sentences]
-        figures = metrics.measure(truth, self._found(sentences, batch_size))
+        are_spans = self.preprocessor.scheme is not None
+        figures = metrics.measure(truth, self._found(sentences, batch_size), are_spans)
         return {**about, "signature": metrics.signature("f1" in figures), **figures}
 
     def explain(self, text: str) -> Explanation:
@@ -323,8 +325,6 @@ class TokenClassifier(TextTask):
 
     @classmethod
     def adapt(cls, config: TaggingConfig, corpus: Corpus) -> TaggingPreprocessor:
-        if config.data.test:
-            cls.read(config, "test")  # a wrong column is not to be found out after training
         words, tokenizer = config.tokenizer, None
         if config.model.architecture == "backbone":
             tokenizer = load_pretrained(config.model.backbone, weights=False).tokenizer
@@ -338,6 +338,9 @@ class TokenClassifier(TextTask):
             max_length=config.data.max_length,
             tokenizer=tokenizer,
         )
+        if config.data.test:
+            # What is wrong there is not to be found out after training.
+            list(checked(cls.read(config, "test")["sentence"], preprocessor.targets))
         if config.vectors.file is None:
             return preprocessor
         section = config.vectors
@@ -416,7 +419,7 @@ class TokenClassifier(TextTask):
                 inputs, targets, weights = batches.batch(0, index)
                 values = ops.convert_to_numpy(losses(inputs, targets))
                 total += float(values[weights > 0].sum())
-            measured = metrics.measure(truth, found)
+            measured = metrics.measure(truth, found, self.preprocessor.scheme is not None)
             score = measured.get("f1", measured["accuracy"])
             loss = total / len(corpus)
             return {"val_loss": loss, "val_score": score, "val_accuracy": measured["accuracy"]}
@@ -438,9 +441,8 @@ class TokenClassifier(TextTask):
             return True
         if are_words is not None or not is_column(x):
             return bool(are_words)
-        rows = list(x)
-        are_strings = bool(rows) and all(isinstance(each, str) for each in rows)
-        return are_strings and not any(len(each.split()) > 1 for each in rows)
+        are_strings = bool(x) and all(isinstance(each, (str, bytes)) for each in x)
+        return are_strings and not any(len(each.split()) > 1 for each in x)
 
     def _found(self, sentences: Sequence[Sentence], batch_size: int) -> list[list[str]]:
         """Return the best tags of sentences, in their order."""

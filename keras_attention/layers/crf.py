@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from ..ops import crf
@@ -36,7 +37,8 @@ class CRF(arguments.Configured, keras.layers.Layer):
         num_tags: Number of tags `K`.
         forbidden: Pairs of tag ids that never follow each other, `None` for the start or the end of
             a sequence: `(None, 2)` forbids tag 2 in front. `CRF.from_tags` finds those of a scheme,
-            such as BIO.
+            such as BIO. Where they leave a sequence no tags, its marginals are zeros, and every
+            log probability is -inf.
         transitions_initializer: Initializer of `transitions`.
         boundary_initializer: Initializer of `start` and `end`.
         **kwargs: The arguments of every Keras layer, and a regularizer and a constraint beside each
@@ -94,6 +96,11 @@ class CRF(arguments.Configured, keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.num_tags = arguments.check_integer("num_tags", num_tags)
+        if isinstance(forbidden, str) or not hasattr(forbidden, "__iter__"):
+            raise ValueError(
+                "`forbidden` must be a sequence of pairs, such as [(0, 2), (None, 2)]. "
+                f"Received: forbidden={forbidden!r}"
+            )
         self.forbidden = [self._pair(pair) for pair in forbidden]
         self.transitions_initializer = keras.initializers.get(transitions_initializer)
         self.boundary_initializer = keras.initializers.get(boundary_initializer)
@@ -104,6 +111,7 @@ class CRF(arguments.Configured, keras.layers.Layer):
     def _pair(self, pair: Any) -> list:
         """Return a pair of tag ids in the form of JSON."""
         ids = [None, *range(self.num_tags)]
+        pair = pair.tolist() if isinstance(pair, np.ndarray) else pair
         is_pair = isinstance(pair, (list, tuple)) and len(pair) == 2
         if not is_pair or pair[0] not in ids or pair[1] not in ids or tuple(pair) == (None, None):
             raise ValueError(
@@ -122,9 +130,10 @@ class CRF(arguments.Configured, keras.layers.Layer):
             **kwargs: Further arguments of the layer.
 
         Raises:
-            ValueError: If the scheme is another, or a tag does not belong to it.
+            ValueError: If the scheme is another, a tag does not belong to it, or comes twice.
         """
-        return cls(len(tags), forbidden=forbidden_transitions(tags, scheme), **kwargs)
+        forbidden = forbidden_transitions(tags, scheme)
+        return cls(len(tags), forbidden=forbidden, **kwargs)
 
     def build(self, inputs_shape: tuple) -> None:
         self._check_shape(inputs_shape)
@@ -161,20 +170,24 @@ class CRF(arguments.Configured, keras.layers.Layer):
             mask: Boolean `(B, T)`, True = a real step.
 
         Returns:
-            `(B,)`, at least float32: -inf for a forbidden sequence, 0 for a row without real steps.
+            `(B,)`, at least float32: -inf for a forbidden sequence and for ids that are no tags, 0
+            for a row without real steps.
         """
         emissions, mask = self._ready(emissions, mask)
         tags = self._checked_tags(emissions, tags)
         return crf.log_likelihood(emissions, tags, self._chain_parameters(), mask)
 
     def score(self, emissions: Tensor, tags: Tensor, mask: Tensor = None) -> Tensor:
-        """Return the score `s(y)` `(B,)` of tag ids `(B, T)`: -inf for a forbidden sequence."""
+        """Return the score `s(y)` `(B,)` of tag ids `(B, T)`.
+
+        It is -inf for a forbidden sequence and for ids that are no tags.
+        """
         emissions, mask = self._ready(emissions, mask)
         tags = self._checked_tags(emissions, tags, ranks=(2,))
         return crf.score(emissions, tags, self._chain_parameters(), mask)
 
     def log_partition(self, emissions: Tensor, mask: Tensor = None) -> Tensor:
-        """Return `log Σ_y exp s(y)`, `(B,)`."""
+        """Return `log Σ_y exp s(y)`, `(B,)`: -inf where no sequence of tags is possible."""
         emissions, mask = self._ready(emissions, mask)
         return crf.log_partition(emissions, self._chain_parameters(), mask)
 
@@ -187,7 +200,8 @@ class CRF(arguments.Configured, keras.layers.Layer):
         """Return the best tags of each sequence, by Viterbi's algorithm.
 
         Returns:
-            int32 `(B, T)`, 0 where a step is masked.
+            int32 `(B, T)`, 0 where a step is masked. Where no sequence is possible, the tags mean
+            nothing: its log probability is -inf.
         """
         emissions, mask = self._ready(emissions, mask)
         return crf.decode(emissions, self._chain_parameters(), mask)
@@ -223,6 +237,8 @@ class CRF(arguments.Configured, keras.layers.Layer):
 
     def _checked_tags(self, emissions: Tensor, tags: Tensor, ranks: tuple = (2, 3)) -> Tensor:
         check_dense(tags, "tags")
+        tags = np.asarray(tags) if isinstance(tags, (list, tuple)) else tags
+        crf.check_ids(tags, "tags")
         tags = ops.convert_to_tensor(tags)
         expected = [tuple(emissions.shape[:rank]) for rank in ranks]
         if not any(can_be_one(tuple(tags.shape), shape) for shape in expected):

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from ..ops.crf import chain_of
+from ..ops.crf import chain_of, check_ids
 from ..ops.masks import check_dense
 from ..ops.shapes import can_be_one
 from ..ops.types import Tensor, accumulator_dtype
@@ -29,7 +29,7 @@ class CRFLoss(keras.losses.Loss):
     Call arguments:
         y_true: Tag ids `(B, T)`, or sets of allowed tags `(B, T, K)`, 1 for an allowed one: the
             probability of all sequences of allowed tags. One-hot tags are sets of one. What the
-            mask of the layer hides is not read.
+            mask of the layer hides is not read. Another id that is no tag has an infinite loss.
         y_pred: The outputs of a `CRF`.
         sample_weight: Optional weights of the sequences, `(B,)` or `(B, 1)`.
 
@@ -84,6 +84,7 @@ class CRFLoss(keras.losses.Loss):
     def _values(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor) -> tuple:
         """Return the loss of each sequence, and their weights `(B,)`."""
         check_dense(y_true, "y_true")
+        check_ids(y_true, "y_true")
         log_likelihood = chain_of(y_pred)
         if log_likelihood is None and _is_symbolic():
             log_likelihood = _zeros

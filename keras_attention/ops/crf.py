@@ -9,7 +9,7 @@ import functools
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from keras import ops
@@ -19,8 +19,10 @@ from .masks import last_real
 from .types import Tensor, accumulator_dtype, is_float
 from .vjp import is_in_graph, pullback, unwatched
 
-FORBIDDEN = -1e30
+FORBIDDEN = -1e35
 """The score of what never occurs: finite, so that no difference of two is NaN."""
+LARGEST = 1e30
+"""The largest emission: one of infinity counts as this, and makes up for no `FORBIDDEN`."""
 LARGEST_SPREAD = {"float32": 60.0, "float64": 600.0}
 """How far apart logarithms may be for the recursion on probabilities, by dtype."""
 
@@ -78,9 +80,12 @@ class Parameters(NamedTuple):
 
 
 def score(emissions: Tensor, tags: Tensor, parameters: Parameters, mask: Tensor = None) -> Tensor:
-    """Return the score `(B,)` of tags `(B, T)`, -inf where a forbidden transition occurs."""
-    chain = _Chain(emissions, parameters, mask)
-    return _infinite(ops.sum(chain.scores_of(tags), axis=0))
+    """Return the score `(B,)` of tags `(B, T)`, -inf where a forbidden transition occurs.
+
+    So it is for ids that are no tags.
+    """
+    scores = _chain(emissions, parameters, mask).scores_of(tags)
+    return _where_possible(ops.sum(scores, axis=0), ops.min(scores, axis=0, initial=0))
 
 
 def log_likelihood(
@@ -95,30 +100,32 @@ def log_likelihood(
         parameters: The scores of the chain.
         mask: Boolean `(B, T)`. What is masked is not read, wherever it stands.
     """
-    chain = _Chain(emissions, parameters, mask)
+    chain = _chain(emissions, parameters, mask)
     if len(tags.shape) == 3:
-        partial = _Chain(emissions, parameters, mask, tags)
-        return _infinite(chain.log_ratio() - partial.log_ratio())
-    return _infinite(chain.log_ratio(chain.scores_of(tags)))
+        partial = _chain(emissions, parameters, mask, tags)
+        return chain.log_ratio() + partial.log_partition()
+    scores = chain.scores_of(tags)
+    return _where_possible(chain.log_ratio(scores), ops.min(scores, axis=0, initial=0))
 
 
 def log_partition(emissions: Tensor, parameters: Parameters, mask: Tensor = None) -> Tensor:
     """Return the logarithm `(B,)` of the sum over all sequences of tags of `exp(score)`."""
-    return -_Chain(emissions, parameters, mask).log_ratio()
+    return _chain(emissions, parameters, mask).log_partition()
 
 
 def marginals(emissions: Tensor, parameters: Parameters, mask: Tensor = None) -> Tensor:
     """Return the probability `(B, T, K)` of each tag at each step, zeros where it is masked.
 
-    It is the gradient of the log partition by the emissions, of any order itself.
+    Where no sequence of tags is possible, all of them are zeros. It is the gradient of the log
+    partition by the emissions, of any order itself.
     """
-    dtype = _dtype(emissions, parameters)
-    emissions = ops.cast(ops.convert_to_tensor(emissions), dtype)
-    scores = [ops.cast(ops.convert_to_tensor(part), dtype) for part in parameters[:3]]
+    # Outside of what is differentiated: the gradient by an emission beyond the limits is zero.
+    emissions = _within_limits(emissions, parameters)
+    scores = [ops.cast(ops.convert_to_tensor(part), emissions.dtype) for part in parameters[:3]]
 
     def total(emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor) -> Tensor:
         given = Parameters(transitions, start, end, parameters.constraints)
-        return log_partition(emissions, given, mask)
+        return _Chain(emissions, given, mask).log_partition()
 
     partition, vjp = pullback(total, [emissions, *scores])
     return vjp(ops.ones_like(partition))[0]
@@ -126,7 +133,7 @@ def marginals(emissions: Tensor, parameters: Parameters, mask: Tensor = None) ->
 
 def decode(emissions: Tensor, parameters: Parameters, mask: Tensor = None) -> Tensor:
     """Return the tags of the highest score, int32 `(B, T)`, 0 where a step is masked."""
-    return _Chain(emissions, parameters, mask).best_path()
+    return _chain(emissions, parameters, mask).best_path()
 
 
 def n_best(
@@ -136,7 +143,19 @@ def n_best(
 
     Where fewer paths exist, the rest has the log probability -inf, and tags 0.
     """
-    return _Chain(emissions, parameters, mask).best_paths(n)
+    return _chain(emissions, parameters, mask).best_paths(n)
+
+
+def _chain(
+    emissions: Tensor, parameters: Parameters, mask: Tensor = None, allowed: Tensor = None
+) -> "_Chain":
+    return _Chain(_within_limits(emissions, parameters), parameters, mask, allowed)
+
+
+def _within_limits(emissions: Tensor, parameters: Parameters) -> Tensor:
+    """Return emissions in the dtype of the chain, without infinities: their difference is NaN."""
+    emissions = ops.cast(ops.convert_to_tensor(emissions), _dtype(emissions, parameters))
+    return ops.clip(emissions, FORBIDDEN, LARGEST)
 
 
 class _Chain:
@@ -154,9 +173,9 @@ class _Chain:
         self.dtype = _dtype(emissions, parameters)
         self.parameters = parameters.restricted(self.dtype)
         self.is_masked = mask is not None
-        emissions = ops.cast(ops.convert_to_tensor(emissions), self.dtype)
         batch, self.steps, self.num_tags = ops.shape(emissions)
-        self.has_no_step = isinstance(self.steps, int) and self.steps == 0
+        # Keras takes no maximum of nothing.
+        self.is_empty = any(isinstance(size, int) and size == 0 for size in (batch, self.steps))
         if mask is None:
             real = ops.ones((batch, self.steps), "bool")
         else:
@@ -164,8 +183,6 @@ class _Chain:
         self._mask = real
         wide = ops.expand_dims(real, 2)
         emissions = ops.where(wide, emissions, ops.zeros_like(emissions))
-        # An emission of -inf would make NaN of a difference.
-        emissions = ops.maximum(emissions, ops.cast(FORBIDDEN, self.dtype))
         if allowed is not None:
             is_allowed = ops.logical_or(ops.cast(allowed, "bool"), ops.logical_not(wide))
             forbidden = ops.cast(FORBIDDEN, self.dtype)
@@ -188,7 +205,7 @@ class _Chain:
         more than that. After `depth` steps all futures are open to all tags.
         """
         depth = self.parameters.constraints.depth
-        if depth is None:
+        if depth is None or self.is_empty:
             return None
         ranges = []
         allowed = self.parameters.constraints.allowed
@@ -204,7 +221,9 @@ class _Chain:
 
     def scores_of(self, tags: Tensor) -> Tensor:
         """Return what the tags `(B, T)` of each step add to the score, `(T, B)`."""
-        tags = ops.where(self._mask, ops.cast(tags, "int32"), 0)
+        tags = ops.cast(tags, "int32")
+        is_tag = ops.logical_and(tags >= 0, tags < self.num_tags)
+        tags = ops.where(ops.logical_and(self._mask, is_tag), tags, 0)
         if self.is_masked:
             index, _ = last_real(self._mask)
             index = ops.minimum(index, self.steps - 1)  # of a row without real steps
@@ -218,15 +237,21 @@ class _Chain:
         emitted = ops.take_along_axis(swap_time(self.emissions), ops.expand_dims(tags, 2), axis=2)
         moved = self.real * (1 - self.first)
         pairs = ops.where(moved > 0, swap_time(pairs), ops.zeros_like(moved))
-        return swap_time(emitted[..., 0]) * self.real + pairs
+        emitted = ops.where(is_tag, emitted[..., 0], ops.cast(FORBIDDEN, self.dtype))
+        return swap_time(emitted) * self.real + pairs
+
+    def log_partition(self) -> Tensor:
+        """Return the log partition `(B,)`, -inf where no sequence of tags is possible."""
+        partition = -self.log_ratio()
+        return _where_possible(partition, partition)
 
     def log_ratio(self, scores: Tensor = None) -> Tensor:
         """Return the sum of scores `(T, B)` less the log partition, `(B,)`.
 
         The two are subtracted step by step: both grow with the length, their difference does not.
         """
-        if self.has_no_step:
-            return ops.sum(self.real, axis=0)
+        if self.is_empty:
+            return ops.sum(self.emissions, axis=(0, 2))
         given = {
             "emissions": self.emissions,
             "transitions": self.parameters.transitions,
@@ -276,7 +301,7 @@ class _Chain:
 
     def best_path(self) -> Tensor:
         """Return the tags of the best path, `(B, T)`."""
-        if self.has_no_step:
+        if self.is_empty:
             return ops.zeros_like(self._mask, "int32")
         # A step is a few small operations, so that each of them counts.
         emissions, real = self.emissions, self.real[..., None]
@@ -328,9 +353,9 @@ class _Chain:
                 top = ops.where(is_real, top, ops.zeros_like(top))
             return {"origin": ops.cast(origin, "int32"), "top": top[..., 0]}, after
 
-        if self.has_no_step:
-            scores = ops.broadcast_to(_infinite(nothing), (batch, n))
-            return ops.zeros((batch, n, 0), "int32"), scores
+        if self.is_empty:
+            scores = ops.broadcast_to(_where_possible(nothing, nothing), (batch, n))
+            return ops.zeros((batch, n, self.steps), "int32"), scores
         saved, last = run_steps(forward, self.steps, alone)
         # A row without steps has one path.
         is_empty = ops.logical_not(ops.any(self._mask, axis=1))
@@ -346,10 +371,13 @@ class _Chain:
             return place, ops.where(real[index] > first[index], earlier, place)
 
         places, _ = run_steps(back, self.steps, end, reverse=True)
-        scores = _infinite(scores)
+        tops = saved["top"][..., 0]
+        # Scores are relative to the best ones: those say whether any path is possible.
+        lowest = ops.minimum(scores, ops.min(tops, axis=0)[:, None])
+        scores = _where_possible(scores, lowest)
         exists = ops.logical_and(self._mask[:, None, :], ops.isfinite(scores)[..., None])
         paths = ops.where(exists, ops.transpose(places // n, (1, 2, 0)), 0)
-        return paths, scores + self.log_ratio(saved["top"][..., 0])[:, None]
+        return paths, scores + self.log_ratio(tops)[:, None]
 
 
 def _forward_of_logs(given: dict, is_masked: bool, again: bool = False) -> tuple:
@@ -387,7 +415,7 @@ def _backward_of_logs(given: dict, is_masked: bool) -> tuple:
         moved = given["real"][index] - given["first"][index]
         shape = ops.shape(pairs)
         joint = ops.reshape(before[index][:, :, None] + pairs, (shape[0], -1))
-        joint = ops.reshape(ops.softmax(joint, axis=-1) * moved * upstream, shape)
+        joint = ops.reshape(_softmax(joint) * moved * upstream, shape)
         # One tag follows the next: only differences of the future count.
         future = future - ops.max(future, axis=-1, keepdims=True)
         if is_masked:
@@ -397,7 +425,7 @@ def _backward_of_logs(given: dict, is_masked: bool) -> tuple:
 
     start = {"future": ops.zeros_like(before[0]), "total": ops.zeros_like(transitions)}
     futures, last = run_steps(step, ops.shape(before)[0], start, reverse=True)
-    joint = ops.softmax(given["states"] + futures, axis=-1)
+    joint = _softmax(given["states"] + futures)
     return joint * given["real"] * upstream, last["total"]
 
 
@@ -459,15 +487,30 @@ def _backward_of_probabilities(given: dict, is_masked: bool) -> tuple:
     return joint * weighted, pairs
 
 
+def check_ids(tags: Any, name: str) -> None:
+    """Raise a ValueError if tags are no numbers, such as names of tags."""
+    dtype = str(getattr(tags, "dtype", type(tags).__name__))
+    if not any(kind in dtype for kind in ("int", "float", "bool")):
+        raise ValueError(
+            f"`{name}` must be ids of tags, or sets of allowed tags: numbers. "
+            f"Received: {name} of dtype {dtype}"
+        )
+
+
 def _dtype(emissions: Tensor, parameters: Parameters) -> str:
     given = [part for part in (emissions, *parameters[:3]) if is_float(part)]
     return accumulator_dtype(*[part.dtype for part in given])
 
 
-def _infinite(scores: Tensor) -> Tensor:
-    """Return scores with -inf for those of what never occurs."""
-    never = ops.cast(-np.inf, scores.dtype)
-    return ops.where(scores < FORBIDDEN / 2, never, scores)
+def _where_possible(values: Tensor, lowest: Tensor) -> Tensor:
+    """Return values, but -inf where the lowest score that they hold is of what never occurs."""
+    never = ops.cast(-np.inf, values.dtype)
+    return ops.where(lowest < FORBIDDEN / 2, never, values)
+
+
+def _softmax(x: Tensor) -> Tensor:
+    """Return the softmax over the last axis; that of Keras warns where there is a single tag."""
+    return ops.exp(x - ops.logsumexp(x, axis=-1, keepdims=True))
 
 
 # Tensors that take no attributes, such as arrays of JAX, by their ids.

@@ -24,7 +24,7 @@ def forbidden_transitions(
         [CRF][keras_attention.layers.CRF].
 
     Raises:
-        ValueError: If the scheme is another, or a tag does not belong to it.
+        ValueError: If the scheme is another, a tag does not belong to it, or comes twice.
 
     Example:
 
@@ -33,6 +33,13 @@ def forbidden_transitions(
     """
     if scheme not in SCHEMES:
         raise ValueError(f"`scheme` must be one of {SCHEMES}. Received: scheme={scheme!r}")
+    is_list = not isinstance(tags, str) and hasattr(tags, "__len__")
+    are_names = is_list and all(isinstance(tag, str) for tag in tags)
+    if not are_names or len(set(tags)) < len(tags):
+        raise ValueError(
+            "`tags` must be a list of the names of the tags, each once, such as ['O', 'B-PER', "
+            f"'I-PER']. Received: tags={tags!r}"
+        )
     parts = [split_tag(tag, "BIOES" if scheme == "BIOES" else "BIO") for tag in tags]
     places = [*enumerate(parts), (None, (OUTSIDE, ""))]
     return [

@@ -150,9 +150,12 @@ def test_a_forbidden_sequence_has_no_probability_and_finite_gradients():
     assert np.all(transitions[~layer._constraints.allowed[0]] == 0)
 
 
-def test_forbidden_transitions_hold_whatever_the_scores():
+@pytest.mark.parametrize("scale", [1e6, 1e32, np.inf])
+def test_forbidden_transitions_hold_whatever_the_scores(scale):
     layer = CRF.from_tags(BIO, dtype=DTYPE)
-    emissions = 1e6 * np.random.default_rng(0).normal(size=(3, 9, 5)).astype(DTYPE)
+    emissions = np.random.default_rng(0).normal(size=(3, 9, 5)).astype(DTYPE)
+    # With infinity the best tags are B-X again and again, or I-X where it may not stand.
+    emissions = scale * np.maximum(emissions, 0.1) if np.isinf(scale) else scale * emissions
     tags = to_numpy(layer.decode(emissions))
     assert np.all(np.isfinite(to_numpy(layer.log_likelihood(emissions, tags))))
     allowed, start, _ = layer._constraints.allowed
@@ -167,6 +170,80 @@ def test_emissions_may_be_minus_infinity():
         to_numpy(layer.decode(emissions, mask))[mask], np.argmax(sets, -1)[mask]
     )
     log_close(layer.marginals(emissions, mask), sets * 1.0)
+
+
+def test_an_emission_of_infinity_makes_its_tag_certain():
+    layer, emissions, _, chains = problem(6, **PROBLEMS["plain"])
+    emissions[1, 2] = [np.inf, 3.0, -np.inf]
+    found = to_numpy(layer.marginals(emissions))
+    log_close(found[0], chains[0].marginals())
+    log_close(found[1, 2], [1.0, 0.0, 0.0])
+    log_close(found[1].sum(-1), np.ones(5))
+    assert to_numpy(layer.decode(emissions))[1, 2] == 0
+    paths, likelihoods = map(to_numpy, layer.n_best(emissions, 3))
+    assert np.all(np.isfinite(likelihoods)) and np.all(paths[1, :, 2] == 0)
+    tags = real_tags(chains)
+    tags[1, 2] = 0
+    assert np.all(np.isfinite(to_numpy(layer.log_likelihood(emissions, tags))))
+
+
+def test_a_row_that_no_sequence_is_possible_for():
+    """Tag 0 must come first, and nothing may follow it: a row has one step, or no sequence."""
+    forbidden = ((None, 1), (None, 2), (0, 0), (0, 1), (0, 2))
+    layer, emissions, _, _ = problem(4, 2, 4, 3, forbidden=forbidden, masked=False)
+    mask = np.array([[0, 1, 1, 0], [0, 1, 0, 0]], bool)
+    tags = np.zeros((2, 4), "int32")
+
+    def total(emissions):
+        return ops.sum(layer.log_likelihood(emissions, tags, mask))
+
+    possible = to_numpy(layer.score(emissions, tags, mask))[1]
+    log_close(layer.log_partition(emissions, mask), [-np.inf, possible])
+    log_close(layer.log_likelihood(emissions, tags, mask), [-np.inf, 0])
+    everything = np.ones(emissions.shape, bool)
+    log_close(layer.log_likelihood(emissions, everything, mask), [-np.inf, 0])
+    log_close(layer.marginals(emissions, mask)[0], np.zeros((4, 3)))
+    log_close(layer.marginals(emissions, mask)[1, 1], [1, 0, 0])
+    paths, likelihoods = map(to_numpy, layer.n_best(emissions, 2, mask))
+    np.testing.assert_allclose(likelihoods, [[-np.inf] * 2, [0, -np.inf]], atol=1e-5)
+    assert not paths.any()
+    assert all(np.all(np.isfinite(g)) for g in gradients_of(total, emissions, layer=layer))
+
+
+def test_an_id_that_is_no_tag_has_no_probability():
+    layer, emissions, mask, chains = problem(6, **PROBLEMS["masked"])
+    tags = real_tags(chains)
+    expected = to_numpy(layer.log_likelihood(emissions, tags, mask))
+    for row, other in ((1, -1), (2, 3), (3, -100)):
+        tags[row, chains[row].real[0]] = other
+        expected[row] = -np.inf
+    log_close(layer.log_likelihood(emissions, tags, mask), expected)
+    np.testing.assert_array_equal(
+        np.isneginf(to_numpy(layer.score(emissions, tags, mask))), [0, 1, 1, 1]
+    )
+
+    def total(emissions):
+        return ops.sum(layer.log_likelihood(emissions, tags, mask))
+
+    assert all(np.all(np.isfinite(g)) for g in gradients_of(total, emissions, layer=layer))
+
+
+@pytest.mark.parametrize("forbidden", [(), ((0, 2), (None, 2))])
+def test_a_batch_without_rows(forbidden):
+    layer = CRF(3, forbidden=forbidden, dtype=DTYPE)
+    nothing, tags = np.zeros((0, 5, 3), DTYPE), np.zeros((0, 5), "int32")
+    assert tuple(layer(nothing, mask=tags > 0).shape) == (0, 5, 3)
+    assert tuple(layer.decode(nothing).shape) == (0, 5)
+    assert tuple(layer.log_likelihood(nothing, tags).shape) == (0,)
+    assert tuple(layer.log_likelihood(nothing, nothing > 0).shape) == (0,)
+    paths, likelihoods = layer.n_best(nothing, 2)
+    assert tuple(paths.shape) == (0, 2, 5) and tuple(likelihoods.shape) == (0, 2)
+
+
+@pytest.mark.filterwarnings("error:You are using a softmax")
+def test_a_single_tag_does_not_warn():
+    layer = CRF(1, forbidden=[(0, None)], dtype=DTYPE)  # recursions on logarithms
+    log_close(layer.marginals(np.zeros((2, 3, 1), DTYPE)), np.zeros((2, 3, 1)))
 
 
 def test_what_is_masked_is_not_read():
@@ -402,6 +479,10 @@ def test_shapes_that_do_not_fit():
         layer.log_likelihood(x, np.zeros((2, 4), "int32"))
     with pytest.raises(ValueError, match="`tags` must have the shape.*Received"):
         layer.score(x, np.ones((2, 5, 3), "int32"))
+    with pytest.raises(ValueError, match="ids of tags.*numbers. Received: tags of dtype <U"):
+        layer.log_likelihood(x, [["B-X"] * 5] * 2)
+    with pytest.raises(ValueError, match="ids of tags.*numbers. Received: y_true of dtype <U"):
+        CRFLoss()(np.array([["B-X"] * 5] * 2), layer(x))
     with pytest.raises(ValueError, match="`n` must be a positive integer"):
         layer.n_best(x, 0)
 
@@ -416,6 +497,18 @@ def test_schemes():
         forbidden_transitions(tags, "BILOU")
     with pytest.raises(ValueError, match="Received: 'E-A'"):
         forbidden_transitions(tags, "BIO")
+    for names in ("BIO", ["O", "O"], [0, 1], None):
+        with pytest.raises(ValueError, match="a list of the names of the tags, each once"):
+            CRF.from_tags(names)
+
+
+def test_forbidden_pairs():
+    assert CRF(3, forbidden=np.array([[0, 2]])).forbidden == [[0, 2]]
+    for given in (None, "ab", 5):
+        with pytest.raises(ValueError, match="a sequence of pairs"):
+            CRF(3, forbidden=given)
+    with pytest.raises(ValueError, match="pairs of ids from 0 to 2"):
+        CRF(3, forbidden=(0, 1))
 
 
 def test_how_many_steps_open_all_ways():

@@ -46,6 +46,23 @@ def test_tags_without_spans_have_accuracy_alone():
     assert report == {"accuracy": pytest.approx(2 / 3), "words": 3}
 
 
+def test_sentences_without_spans_have_figures_of_spans():
+    report = metrics.measure([["O", "O"]], [["O", "B-A"]], are_spans=True)
+    assert report["precision"] == report["recall"] == report["f1"] == report["spans"] == 0
+    assert report["accuracy"] == 0.5 and report["types"]["A"]["spans"] == 0
+
+
+@pytest.mark.parametrize("scheme", ["BIO", "BIOES"])
+def test_tags_of_a_single_type_may_be_prefixes_alone(scheme):
+    spans = [("_", 0, 2), ("_", 3, 4)]
+    tags = metrics.tags_of(spans, 4, scheme)
+    assert tags == {"BIO": ["B", "I", "O", "B"], "BIOES": ["B", "E", "O", "S"]}[scheme]
+    assert metrics.are_of_spans(tags) and metrics.spans_of(tags) == spans
+    assert set(tags) <= set(metrics.names_of(metrics.kinds_of(tags), scheme))
+    assert metrics.measure([tags], [tags])["f1"] == 1
+    assert not metrics.are_of_spans(["B", "I", "N"])
+
+
 def test_nothing_found_divides_by_nothing():
     report = metrics.measure([["B-A", "O"]], [["O", "O"]])
     assert report["precision"] == report["recall"] == report["f1"] == 0

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from keras_attention.applications.tagging import DataConfig, TaggingPreprocessor, read_corpus
-from keras_attention.applications.tagging.data import as_sentences, broken_spans, corpus_of, cut
+from keras_attention.applications.tagging.data import (
+    as_sentences,
+    broken_spans,
+    corpus_of,
+    cut,
+    load_corpus,
+)
 
 CONLL = """# sent_id = 1
 -DOCSTART- -X- O
@@ -42,6 +48,29 @@ def test_conll_columns_comments_and_document_marks(tmp_path):
     assert as_pairs(read(tmp_path, CONLL.replace("\n", "\r\n"))) == expected
 
 
+def test_what_separates_columns_and_sentences(tmp_path):
+    """Tabs where words have them, else spaces; a document mark ends a sentence."""
+    expected = [(("Anna", "likes"), ("B-PER", "O")), (("Rome",), ("B-LOC",))]
+    plain = "Anna B-PER\nlikes O\n\nRome B-LOC\n"
+    assert as_pairs(read(tmp_path, "# a\tb\n" + plain)) == expected
+    assert as_pairs(read(tmp_path, plain.replace(" ", "  \t").replace("\t", " "))) == expected
+    assert as_pairs(read(tmp_path, plain.replace("\n\n", "\n-DOCSTART- O\n"))) == expected
+    assert as_pairs(read(tmp_path, "# newdoc\n# newpar id = 1\n" + plain)) == expected
+    tabs = plain.replace(" ", "\t") + "#\tO\n"
+    assert as_pairs(read(tmp_path, tabs))[1] == (("Rome", "#"), ("B-LOC", "O"))
+
+
+def test_a_part_of_the_training_data_counts_its_own_words(tmp_path):
+    path = tmp_path / "a.conll"
+    path.write_text("a O\n\nb O\nc O\n\nd I-X\ne O\nf O\n")
+    data = DataConfig(train=str(path), dev_fraction=0.34)
+    train, dev = (load_corpus(data, split) for split in ("train", "dev"))
+    assert "Read 2 sentences" in str(train.report) and "3 words" in str(train.report)
+    assert "Read 1 sentence from" in str(dev.report) and "3 words" in str(dev.report)
+    assert "1 span begins" in str(dev.report) and "begins" not in str(train.report)
+    assert str(dev.place(0)) == f"{path}, line 6"
+
+
 def test_tables_and_json_lines(tmp_path):
     expected = [(("Anna", "runs"), ("B-PER", "O"))]
     assert as_pairs(read(tmp_path, "words,tags\nAnna runs,B-PER O\n", "a.csv")) == expected
@@ -67,6 +96,10 @@ def test_predicates(tmp_path):
         ("a.conll", "Anna O\nlikes\n", {}, r"a.conll, line 2: expected 2 columns"),
         ("a.conll", "Anna O\n", {"tag_column": "2"}, r"number from 0 to 1.*has 2 columns"),
         ("a.conll", "Anna O\n", {"tag_column": "tag"}, r"number from 0 to 1"),
+        ("a.conll", "a\tO\t\nb\tO\nc\tO\n", {}, r"line 1: expected 2 columns, .* Received: 3\.$"),
+        ("a.conll", "1\u00a0000 O\nlikes O\n", {}, r"line 1: a word must not .*'1\\xa0000'"),
+        ("a.conll", "An\u2028na O\n", {}, r"line 1: a word must not .* hold spaces"),
+        ("a.conll", "Anna O\rlikes O\r", {}, r"line 1: a line ends with a line feed"),
         ("a.conll", "Anna\n", {}, r"words and tags must have a column each"),
         ("a.conll", "\n\n", {}, r"there is no sentence"),
         ("a.conll", "a - O\nb - O\n", {"predicate_column": "1"}, r"line 1: .*one predicate"),

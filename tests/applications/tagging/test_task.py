@@ -1,5 +1,6 @@
 """The tagger in use: from Python, by the command, and as a SavedModel."""
 
+import dataclasses
 import json
 
 import keras
@@ -63,6 +64,12 @@ def test_words_texts_and_many(tagger):
     assert tagger.tag(["a", "b"], are_words=False)[1].words == ["b"]
     with pytest.raises(ValueError, match="Received: x="):
         tagger.tag(3)
+    texts = ["Anna likes Rome", "Rome is"]
+    for given in ((text for text in texts), tf.constant(texts), np.array(texts)):
+        assert [each.tags for each in tagger.tag(given)] == [tagger.tag(x).tags for x in texts]
+    words = ["Anna", "likes"]
+    for given in ((word for word in words), tf.constant(words), [b"Anna", b"likes"]):
+        assert tagger.tag(given).words == words
 
 
 def test_alternatives_are_the_best_sequences(tagger):
@@ -77,6 +84,8 @@ def test_figures_and_their_signature(tagger):
     json.dumps(report)
     with pytest.raises(ValueError, match="no tag 'B-ORG'.*Known: LOC, O, PER"):
         tagger.evaluate_text([["a"]], [["B-ORG"]])
+    nothing = tagger.evaluate_text([["Anna", "in"]], [["O", "O"]])
+    assert nothing["f1"] == nothing["spans"] == 0 and "seqeval" in nothing["signature"]
     broken = tagger.evaluate_text([["Anna", "lives"]], [["I-PER", "O"]])
     assert broken["broken"] == 1 and broken["spans"] == 1
 
@@ -86,6 +95,21 @@ def test_broken_training_tags_give_a_finite_loss():
     task = TokenClassifier.from_texts(WORDS, tags, units=4)
     assert np.isfinite(task.fit(WORDS, tags, verbose=0).history["loss"]).all()
     assert all(not tag.startswith("I-") for tag in task.tag(["Anna"]).tags)
+
+
+def test_spans_of_a_single_type_without_a_name():
+    tags = [["B", "O", "O", "B"], ["B", "O", "B", "I"]] * 20
+    task = TokenClassifier.from_texts(WORDS, tags, units=4)
+    assert task.preprocessor.tags == ["O", "B", "I"] and task.preprocessor.scheme == "BIO"
+    assert np.isfinite(task.fit(WORDS, tags, verbose=0).history["loss"]).all()
+    assert "f1" in task.evaluate_text(WORDS[:2], tags[:2])
+    found = dataclasses.replace(task.tag("Anna lives"), tags=["B", "I"])
+    assert [span.text for span in found.spans] == ["Anna lives"] and "<mark" in found._repr_html_()
+
+
+def test_a_width_of_zero_is_refused():
+    with pytest.raises(ValueError, match="model.embedding_size must be at least 1"):
+        untrained(embedding_size=0)
 
 
 def test_empty_sentences_are_refused_in_training():
@@ -196,7 +220,8 @@ def test_the_command_trains_measures_tags_and_draws(tmp_path, capsys):
     options += ["--model.embedding_size=3"]
     done = call_command(capsys, "train", "tagging", *options, "--output", run)
     assert done.status == 0, done.err
-    assert "36 sentences" in done.err and "of the vocabulary's 7 words" in done.err
+    assert "36 sentences" in done.err and "They have 144 words" in done.err
+    assert "of the vocabulary's 7 words" in done.err
     report = json.loads(call_command(capsys, "evaluate", run, "--json").out)
     assert report["sentences"] == 40 and "f1" in report
     assert "F1 of spans" in call_command(capsys, "evaluate", run, "--split", "dev").out
@@ -220,6 +245,15 @@ def test_the_command_trains_measures_tags_and_draws(tmp_path, capsys):
         *("--attention", "self-attention"),
     )
     assert done.status == 2 and "no self-attention" in done.err
+
+
+def test_unknown_tags_of_the_test_set_are_found_before_the_training(tmp_path, capsys):
+    (tmp_path / "train.conll").write_text(CONLL)
+    (tmp_path / "test.conll").write_text("Anna B-PER\nIBM B-ORG\n")
+    given = ["--data.train", tmp_path / "train.conll", "--data.test", tmp_path / "test.conll"]
+    done = call_command(capsys, "train", "tagging", *given, "--output", tmp_path / "run")
+    assert done.status == 2 and "test.conll, line 2: the training data have no tag" in done.err
+    assert not (tmp_path / "run").exists()
 
 
 def vectors(folder):
