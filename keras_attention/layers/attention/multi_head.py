@@ -4,7 +4,6 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from numbers import Integral
 from typing import Any
 
 import keras
@@ -525,7 +524,8 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
                 room for the new one.
 
         Raises:
-            ValueError: If there is neither a `max_length` nor a window.
+            ValueError: If a number is out of range, or there is neither a `max_length` nor a
+                window.
         """
         if max_length is None:
             if self.window is None:
@@ -534,6 +534,8 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
                     "`window` limits them. Received: max_length=None, window=None"
                 )
             max_length = self.window + self.num_sinks
+        batch_size = arguments.as_integer("batch_size", batch_size)
+        max_length = arguments.as_integer("max_length", max_length)
         forgotten = {}
         if self.use_forget_gate:  # the sum of `log f` since each position
             sums = (batch_size, self.num_heads, max_length)
@@ -579,16 +581,16 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
             `num_sinks` on stands at `num_sinks + (t - num_sinks) % window`.
 
         Raises:
-            ValueError: If a known `index` lies outside of the cache, or shapes do not fit.
+            ValueError: If a known `index` lies outside of the cache, or arguments do not fit.
         """
         self._check_can_step()
         query = self.cast(query)
-        arguments.check_features("query", query.shape, self._features["query"])
+        arguments.check_step("query", query.shape, self._features["query"])
+        is_self_attention = memory is None
+        self._check_cache(memory, state, query.shape[0], copies)
         query = ops.reshape(query, (-1, copies, query.shape[-1]))
         self._check_copies(copies, memory, attention_mask)
-        # Positions are int32, whatever integers an index is: NumPy's uint8 has no -1.
-        index = int(index) if isinstance(index, Integral) else ops.cast(index, "int32")
-        is_self_attention = memory is None
+        index = arguments.as_index(index)
         position = Range(index, 1).positions()
         # One product each: for a single step, concatenating the kernels takes as long as it saves.
         own = [self._project(query, name)[0] for name in self._query_names]
@@ -636,6 +638,17 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
             output = ops.reshape(output, (-1, *output.shape[2:]))
             scores = ops.reshape(swap_heads(scores), (-1, self.num_heads, size_of(key, 2)))
         return output, scores if return_attention_scores else None, state
+
+    def _check_cache(self, memory, state, rows, copies):
+        """Raise a ValueError unless the memory, or else the state, has keys and values to read."""
+        rows = None if rows is None else rows // copies
+        groups = (rows, self.num_key_value_heads, None)
+        expected = {"key": (*groups, self.key_dim), "value": (*groups, self.value_dim)}
+        if memory is not None:
+            return arguments.check_parts("memory", memory, "`prepare_memory`", **expected)
+        if self.use_forget_gate:
+            expected["forget"] = (rows, self.num_heads, None)
+        return arguments.check_parts("state", state, "`initial_state`", **expected)
 
     def _forget(self, sums, query, slot):
         """Return the sums `(B, H, L)` of `log f` since each position, after a query."""
