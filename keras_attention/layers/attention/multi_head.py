@@ -599,9 +599,10 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
             key, value = (self._project(query, name)[0] for name in ("key", "value"))
             length = size_of(state["key"], 2) // copies
             rolls = self._rolls(length)
-            slot = self._slot(index) if rolls else index
-            slot, value = cache_index(slot, length, swap_heads(value))
-            index = index if rolls else slot
+            slot, value = cache_index(
+                _choose(rolls, lambda: self._slot(index), index), length, swap_heads(value)
+            )
+            index = _choose(rolls, lambda: index, slot)
             entries = {"key": self._prepare_keys(key, position), "value": value}
             memory = write_cache(state, slot, entries, copies)
             if self.use_forget_gate:
@@ -610,8 +611,10 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
         query, gate = self._prepare_queries(own, position)
         key, value = memory["key"], memory["value"]
         keys = Range.of_axis(key, 2)
-        if is_self_attention and rolls:
-            keys = Positions(self._positions_of_slots(index), length)
+        if is_self_attention and rolls is not False:
+            slots = Range(0, length).positions()
+            positions = _choose(rolls, lambda: self._positions_of_slots(slots, index), slots)
+            keys = Positions(positions, length)
         attention_mask = self._step_mask(attention_mask, key, copies)
         causal = is_self_attention and copies == 1
         mask_mod = BoundFunction.of(self.mask_mod)
@@ -664,9 +667,8 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
         return BoundFunction(lambda score, *at: mod(score + ops.cast(sums, score.dtype), *at), ())
 
     def _rolls(self, length):
-        """Return whether a cache has the size of one that rolls."""
-        is_known = isinstance(length, int) and self.window is not None
-        return is_known and length == self.window + self.num_sinks
+        """Return whether a cache has the size of one that rolls; a tensor where a graph tells."""
+        return self.window is not None and length == self.window + self.num_sinks
 
     def _slot(self, index):
         """Return where a cache that rolls holds position `index`."""
@@ -675,9 +677,8 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
             return rolled if index >= self.num_sinks else index
         return ops.where(index >= self.num_sinks, rolled, index)
 
-    def _positions_of_slots(self, index):
+    def _positions_of_slots(self, slot, index):
         """Return the position that each slot of the cache holds; an empty slot is hidden."""
-        slot = ops.arange(self.window + self.num_sinks, dtype="int32")
         last = index - (index - slot) % self.window
         last = ops.where(last >= self.num_sinks, last, index + 1)  # the causal mask hides it
         return ops.where(slot < self.num_sinks, slot, last)
@@ -822,6 +823,13 @@ def _integers(name, given, minimum):
         return None
     listed = given if isinstance(given, (list, tuple)) and given else [given]
     return tuple(arguments.check_integer(name, one, minimum) for one in listed)
+
+
+def _choose(condition, first, second):
+    """Return `first()` or `second`, integers or tensors; both are computed where a graph tells."""
+    if isinstance(condition, bool):
+        return first() if condition else second
+    return ops.where(condition, first(), second)
 
 
 def _as_function(name, function):
