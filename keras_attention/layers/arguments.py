@@ -49,8 +49,8 @@ def check_step(name: str, shape: tuple, size: int | None = None) -> None:
     """Raise a ValueError unless a step's inputs are `(batch, features)`; `None` fits any size."""
     if len(shape) != 2:
         raise ValueError(
-            f"A step takes a {name} of shape (batch, features), one time step of each row, such as "
-            f"x[:, 0]. Received: {name} of shape {tuple(shape)}"
+            f"A step takes {'' if name.endswith('s') else 'a '}{name} of shape (batch, features), "
+            f"one time step of each row, such as x[:, 0]. Received: {name} of shape {tuple(shape)}"
         )
     if size is not None:
         check_features(name, shape, size)
@@ -61,19 +61,20 @@ def check_parts(name: str, given: Any, source: str, **expected: tuple | None) ->
 
     A shape of `None`, and a size of `None`, fit any. `source` names the method that makes them.
     """
-    parts = given if isinstance(given, Mapping) else {}
-    if isinstance(given, Mapping) and all(
-        part in parts and (shape is None or can_be_one(tuple(parts[part].shape), shape))
+    is_mapping = isinstance(given, Mapping)
+    parts = given.items() if is_mapping else ()
+    shapes = {part: tuple(getattr(value, "shape", ())) for part, value in parts}
+    if is_mapping and all(
+        part in shapes and (shape is None or can_be_one(shapes[part], shape))
         for part, shape in expected.items()
     ):
         return
     wanted = [part if shape is None else f"{part} {shape}" for part, shape in expected.items()]
-    found = {part: tuple(getattr(value, "shape", ())) for part, value in parts.items()}
-    found, kind = None if given is None else found, type(given).__name__
+    other = given if given is None else f"a {type(given).__name__}"
+    found = shapes if is_mapping else other
     raise ValueError(
         f"`{name}` must be a dictionary as {source} returns it, with as many rows as the inputs"
-        + (f": {', '.join(wanted)}. " if wanted else ". ")
-        + f"Received: {name}={found if isinstance(given, Mapping) or given is None else kind}"
+        f"{': ' if wanted else ''}{', '.join(wanted)}. Received: {name}={found}"
     )
 
 
