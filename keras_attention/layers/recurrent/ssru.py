@@ -125,7 +125,7 @@ class SSRU(AdaptableKernels, keras.layers.Layer):
 
     def _products(self, rows):
         """Return the forget gates and the candidates `(N, U)` of `(N, D)`."""
-        products = ops.matmul(rows, self.cast(self.kernel))
+        products = ops.matmul(self.cast(rows), self.cast(self.kernel))
         forget, candidate = ops.split(ops.cast(products, self._state_dtype), 2, axis=-1)
         return ops.sigmoid(forget + ops.cast(self.bias, self._state_dtype)), candidate
 
