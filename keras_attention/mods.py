@@ -367,7 +367,7 @@ def look_up(table: Tensor, *indices: Tensor) -> Tensor:
     Args:
         table: Tensor or array.
         *indices: Integers that broadcast together. One outside of the table takes the nearest
-            entry.
+            entry, and 0 where the table is empty.
 
     Returns:
         Tensor of the broadcast shape of the indices.
@@ -383,6 +383,8 @@ def look_up(table: Tensor, *indices: Tensor) -> Tensor:
     flat = 0
     for size, index in zip(ops.shape(table), indices, strict=True):
         flat = flat * size + ops.clip(index, 0, size - 1)
+    if 0 in table.shape:  # backends differ in what they read of nothing
+        return ops.zeros_like(flat, dtype=table.dtype)
     return ops.take(ops.reshape(table, (-1,)), flat)
 
 

@@ -145,3 +145,16 @@ def test_a_table_is_read_at_the_nearest_index():
 def test_wrong_arguments(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_an_empty_table_has_zeros():
+    index = ops.zeros((1, 2, 3), "int32")
+    for shape in ((0,), (0, 4), (3, 0)):
+        found = mods.look_up(np.zeros(shape, "float32"), *[index] * len(shape))
+        assert to_numpy(found).tolist() == np.zeros((1, 2, 3)).tolist()
+    layer = MultiHeadAttention(2, 3)
+    layer.build((None, None, WIDTH))
+    for rows, steps in ((0, STEPS), (2, 0)):
+        ids = np.zeros((rows, steps), int)
+        output = layer(random(1, rows, steps, WIDTH), mask_mod=mods.document(ids))
+        assert output.shape == (rows, steps, WIDTH)

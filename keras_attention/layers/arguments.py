@@ -6,7 +6,9 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
+from numbers import Integral, Real
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +16,7 @@ import keras
 from keras import ops
 
 from ..ops.masks import check_dense
+from ..ops.shapes import can_be_one
 from ..ops.types import check_choice as check_choice
 from ..ops.types import check_flag as check_flag
 from ..ops.types import check_integer as check_integer
@@ -40,6 +43,65 @@ def check_features(name: str, shape: tuple, size: int) -> None:
             f"The layer was built for {'' if name.endswith('s') else 'a '}{name} of {size} "
             f"features. Received: {name} of shape {tuple(shape)}"
         )
+
+
+def check_step(name: str, shape: tuple, size: int | None = None) -> None:
+    """Raise a ValueError unless a step's inputs are `(batch, features)`; `None` fits any size."""
+    if len(shape) != 2:
+        raise ValueError(
+            f"A step takes {'' if name.endswith('s') else 'a '}{name} of shape (batch, features), "
+            f"one time step of each row, such as x[:, 0]. Received: {name} of shape {tuple(shape)}"
+        )
+    if size is not None:
+        check_features(name, shape, size)
+
+
+def check_parts(name: str, given: Any, source: str, **expected: tuple | None) -> None:
+    """Raise a ValueError unless a state or memory has tensors of these names and shapes.
+
+    A shape of `None`, and a size of `None`, fit any. `source` names the method that makes them.
+    """
+    is_mapping = isinstance(given, Mapping)
+    parts = given.items() if is_mapping else ()
+    shapes = {part: tuple(getattr(value, "shape", ())) for part, value in parts}
+    if is_mapping and all(
+        part in shapes and (shape is None or can_be_one(shapes[part], shape))
+        for part, shape in expected.items()
+    ):
+        return
+    wanted = [part if shape is None else f"{part} {shape}" for part, shape in expected.items()]
+    other = given if given is None else f"a {type(given).__name__}"
+    found = shapes if is_mapping else other
+    raise ValueError(
+        f"`{name}` must be a dictionary as {source} returns it, with as many rows as the inputs"
+        f"{': ' if wanted else ''}{', '.join(wanted)}. Received: {name}={found}"
+    )
+
+
+def as_integer(name: str, value: Any, minimum: float = 0) -> Any:
+    """Return an integer, or the scalar tensor of integers that stands for one in a graph."""
+    if isinstance(value, Integral):
+        return check_integer(name, value, minimum)
+    is_tensor = hasattr(value, "dtype") and hasattr(value, "shape")
+    if is_tensor and not isinstance(value, Real):
+        dtype = keras.backend.standardize_dtype(value.dtype)
+        if len(value.shape) == 0 and "int" in dtype:
+            return value
+        value = f"a tensor of shape {tuple(value.shape)} and dtype {dtype}"
+    elif not (value is None or isinstance(value, (Real, str, list, tuple, dict))):
+        return value  # the symbol of a size, of JAX
+    raise ValueError(
+        f"`{name}` must be an integer or a scalar tensor of integers. Received: {name}={value}"
+    )
+
+
+def as_index(index: Any) -> Any:
+    """Return the position of a step, an integer or a scalar tensor, in int32.
+
+    NumPy's uint8 has no -1.
+    """
+    index = as_integer("index", index, -math.inf)
+    return index if isinstance(index, int) else ops.cast(index, "int32")
 
 
 def check_shapes(**given: tuple[tuple, str]) -> None:
@@ -143,7 +205,14 @@ class Configured(CallRules):
             value = getattr(self, self.attribute_of.get(name, name))
             if name.endswith("activation") and callable(value):
                 value = keras.activations.serialize(value)
-            config[name] = keras.saving.serialize_keras_object(value)
+            try:
+                config[name] = keras.saving.serialize_keras_object(value)
+            except (TypeError, AttributeError) as error:
+                raise ValueError(
+                    f"`{name}` cannot be saved with the layer. Keras can save a function or class "
+                    "with `@keras.saving.register_keras_serializable()` above it; a class needs a "
+                    f"`get_config`, too. Received: {name}={value!r}"
+                ) from error
         return config
 
     def _make_weight(self, name, shape, initializer, kind=None, **options):

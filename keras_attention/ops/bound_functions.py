@@ -1,11 +1,12 @@
 """A user's function of positions with the variables that it reads, for custom gradients.
 
 A custom gradient reaches only the arguments of its function. So the Keras variables that a
-`score_mod` reads, and the tensors of a `functools.partial`, become arguments.
+`score_mod` reads, and the tensors of a `functools.partial`, also of one inside another, become
+arguments.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +38,7 @@ class BoundFunction:
 
     def tensors(self) -> list:
         """Return the tensors that gradients reach."""
-        return [value for v, value in self.values if is_float(v)] + list(self._partial().values())
+        return [value for v, value in self.values if is_float(v)] + list(self._constants().values())
 
     def __call__(self, *args: Tensor, tensors: Sequence[Tensor]) -> Tensor:
         """Return the function's result, computed with `tensors` instead of `self.tensors()`."""
@@ -45,16 +46,30 @@ class BoundFunction:
         function = self.function
         values = [(v, given.pop(0) if is_float(v) else value) for v, value in self.values]
         if given:
-            new = dict(zip(self._partial(), given, strict=True))
-            positional = [new.get(index, value) for index, value in enumerate(function.args)]
-            keywords = {name: new.get(name, value) for name, value in function.keywords.items()}
-            function = functools.partial(function.func, *positional, **keywords)
+            function = _replaced(function, dict(zip(self._constants(), given, strict=True)))
         with keras.StatelessScope(values):
             return function(*args)
 
-    def _partial(self) -> dict:
-        """Return the float tensors of a `functools.partial`, by their indices and names."""
-        if not isinstance(self.function, functools.partial):
-            return {}
-        given: dict[Any, Any] = {**dict(enumerate(self.function.args)), **self.function.keywords}
-        return {k: value for k, value in given.items() if ops.is_tensor(value) and is_float(value)}
+    def _constants(self) -> dict:
+        """Return the float tensors of a `functools.partial`, by their paths."""
+        return dict(_float_tensors(self.function))
+
+
+def _float_tensors(value: Any, path: tuple = ()) -> Iterator[tuple]:
+    """Yield path and tensor of every float tensor in a `functools.partial` and in those inside."""
+    if isinstance(value, functools.partial):
+        for key, part in (*enumerate(value.args), *value.keywords.items()):
+            yield from _float_tensors(part, (*path, key))
+    elif path and ops.is_tensor(value) and is_float(value):
+        yield path, value
+
+
+def _replaced(value: Any, new: dict, path: tuple = ()) -> Any:
+    """Return a `functools.partial` with `new` tensors at their paths."""
+    if path in new:
+        return new[path]
+    if not isinstance(value, functools.partial):
+        return value
+    positional = [_replaced(part, new, (*path, index)) for index, part in enumerate(value.args)]
+    keywords = {key: _replaced(part, new, (*path, key)) for key, part in value.keywords.items()}
+    return functools.partial(value.func, *positional, **keywords)

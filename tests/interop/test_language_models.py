@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
@@ -49,13 +50,19 @@ def test_the_modules_of_hugging_face(name):
         np.testing.assert_allclose(to_numpy(step), arrays["output"][:, t], atol=1e-5)
 
 
-def test_the_differential_attention_of_the_docs():
+def differential():
+    """What the example of the docs defines."""
     page = (Path(__file__).parents[2] / "docs/layers/newer_options.md").read_text("utf-8")
     (code,) = (
         each for each in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "lambdas" in each
     )
     names = {"np": np, "x": np.ones((2, 9, 8), "float32")}
     exec(code, names)
+    return names
+
+
+def test_the_differential_attention_of_the_docs():
+    names = differential()
     with np.load(RECORDED / "diffllama.npz") as file:
         arrays = dict(file)
     half = HEADS // 2
@@ -66,3 +73,18 @@ def test_the_differential_attention_of_the_docs():
     layer.output_layer.kernel.assign(arrays["o_proj.weight"].T)
     layer.lambdas.assign(np.stack([arrays[f"lambda_{name}"] for name in ("q1", "k1", "q2", "k2")]))
     np.testing.assert_allclose(to_numpy(layer(arrays["x"])), arrays["output"], atol=1e-5)
+
+
+def test_the_differential_attention_of_the_docs_takes_a_mask(tmp_path):
+    layer_type = differential()["DifferentialAttention"]
+    words = np.array([[0, 0, 3, 4, 5], [6, 7, 8, 0, 0]])
+    embedding = keras.layers.Embedding(9, D, mask_zero=True)
+    layer = layer_type(HEADS // 2, SIZE)
+    outputs = to_numpy(layer(embedding(words)))
+    other = np.where((words != 0)[:, :, None], to_numpy(embedding(words)), 7)
+    changed = to_numpy(layer(other, mask=words != 0))
+    np.testing.assert_allclose(changed[words != 0], outputs[words != 0], atol=1e-5)
+    model = keras.Sequential([keras.Input((None,)), embedding, layer])
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(to_numpy(loaded(words)), outputs, atol=1e-5)

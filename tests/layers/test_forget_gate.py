@@ -1,5 +1,7 @@
 """Forget gates (Lin et al. 2025): sums of logarithms of gates in the scores of causal attention."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -108,3 +110,28 @@ def test_half_precision_and_lora():
     layer.enable_lora(2)
     assert keras.backend.standardize_dtype(layer(X, use_causal_mask=True).dtype) == "bfloat16"
     assert layer.initial_state(B, T)["forget"].shape == (B, H, T)
+
+
+def test_gradients_reach_the_tensors_of_a_score_mod_beside_the_gates():
+    layer = layer_of("plain")
+
+    def scaled(factors, score, batch, head, query, key, scale):
+        return score * mods.look_up(factors, head) * scale
+
+    def loss(factors, scale, **options):
+        mod = functools.partial(scaled, factors, scale=scale)
+        result = layer(X, use_causal_mask=True, score_mod=mod, **options)
+        return ops.sum((result[0] if options else result) ** 2)
+
+    given = random(3, H), random(4)
+    found = gradients_of(loss, *given)
+    wanted = gradients_of(functools.partial(loss, return_attention_scores=True), *given)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+        assert np.all(one != 0)
+
+
+@pytest.mark.parametrize(("rows", "steps"), [(0, T), (B, 0), (0, 0)])
+def test_nothing_to_forget(rows, steps):
+    layer = layer_of("plain")
+    assert layer(X[:rows, :steps], use_causal_mask=True).shape == (rows, steps, D)

@@ -82,3 +82,26 @@ def test_a_cache_without_a_size_needs_a_window():
         layer.step(random(1, 2, 7), None, state, -1)
     far = ops.convert_to_tensor(-1, dtype="int32")
     assert np.all(np.isnan(to_numpy(layer.step(random(1, 2, 7), None, state, far)[0])))
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="only TensorFlow leaves lengths open")
+@pytest.mark.parametrize("name", ["sinks", "alibi"])
+@pytest.mark.parametrize("rolls", [True, False])
+def test_a_graph_tells_whether_a_cache_of_open_length_rolls(name, rolls):
+    import tensorflow as tf
+
+    layer, steps = MultiHeadAttention(2, 6, **ROLLING[name]), 9
+    layer.build((None, None, 7))
+    randomise(layer)
+    x = random(1, 3, steps, 7)
+    expected = to_numpy(layer(x, use_causal_mask=True))
+    state = layer.initial_state(3, None if rolls else steps)
+    shapes = {k: tf.TensorSpec([None, v.shape[1], None, 6]) for k, v in state.items()}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 7]), shapes, tf.TensorSpec([], tf.int32)])
+    def step(x, state, index):
+        return layer.step(x, None, state, index, return_attention_scores=False)
+
+    for t in range(steps):
+        output, _, state = step(x[:, t], state, t)
+        np.testing.assert_allclose(to_numpy(output), expected[:, t], atol=1e-5)

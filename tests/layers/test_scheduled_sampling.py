@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_attention.layers import AttentionDecoder, BahdanauAttention
-from tests.contracts.backend import BACKEND, random, to_numpy
+from tests.contracts.backend import BACKEND, at_once, random, to_numpy
 from tests.contracts.kinds import randomise
 
 B, T, S, E, M, WORDS = 3, 5, 7, 6, 11, 13
@@ -121,3 +121,30 @@ def test_what_does_not_fit_is_refused():
     decoder = AttentionDecoder(*parts, sampling_probability=0.5)
     with pytest.raises(ValueError, match="`next_inputs` must make inputs of 6 .* gives 4 features"):
         decoder(X, MEMORY)
+
+
+def test_a_function_may_read_layers_that_the_decoder_does_not_have():
+    """In a compiled loop, too, where a custom gradient reaches only what it is given."""
+    project, embed = keras.layers.Dense(WORDS), keras.layers.Dense(E, use_bias=False)
+    project.build((None, E))
+    embed.build((None, WORDS))
+    randomise(project)
+    randomise(embed)
+
+    def following(last):
+        return ops.matmul(ops.softmax(project(last)), ops.convert_to_tensor(embed.kernel))
+
+    decoder = decoder_of(sampling_probability=1.0, next_inputs=following)
+    assert not any(weight is project.kernel for weight in decoder.weights)
+    wanted = by_steps(decoder, following, np.ones((B, T), bool))
+    run = at_once(lambda given: decoder(given["x"], MEMORY, training=True))
+    np.testing.assert_allclose(to_numpy(run({"x": ops.convert_to_tensor(X)})), wanted, atol=1e-5)
+    inputs, memory = keras.Input((None, E)), keras.Input((None, M))
+    outputs = project(embed(project(decoder(inputs, memory))))
+    model = keras.Model([inputs, memory], outputs)
+    before = [to_numpy(layer.kernel) for layer in (project, embed)]
+    model.compile("sgd", "mse")
+    model.fit([X, MEMORY], random(6, B, T, WORDS), verbose=0)
+    for layer, kernel in zip((project, embed), before, strict=True):
+        assert np.all(np.isfinite(to_numpy(layer.kernel)))
+        assert np.abs(to_numpy(layer.kernel) - kernel).max() > 0

@@ -357,3 +357,21 @@ def test_the_delta_net_beside_transformers():
     x = random(2, 3, STEPS, 8)
     layer = delta_layer(x)
     close(layer(x), qwen(layer, x))
+
+
+# ---- A user's feature map.
+
+
+def test_a_feature_map_keeps_all_axes_but_the_last():
+    layer = LinearAttention(2, 3, feature_map=lambda x: ops.sum(x, axis=-1))
+    with pytest.raises(ValueError, match="`feature_map` must keep all axes but the last"):
+        layer(random(1, 2, 5, 7))
+    with pytest.raises(ValueError, match="`feature_map` must keep all axes but the last"):
+        layer.initial_state(2)
+
+
+@pytest.mark.parametrize("function", [functools.partial(ops.elu, alpha=0.5), np.square])
+def test_a_function_that_cannot_be_saved_says_how_it_can(function):
+    layer = LinearAttention(2, 3, feature_map=function)
+    with pytest.raises(ValueError, match="`feature_map` cannot be saved.*register_keras_ser"):
+        layer.get_config()

@@ -48,6 +48,7 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
     """
 
     has_weight_options = True
+    query_size: int | None = None  # `build` sets it
 
     def __init__(self, dropout: float = 0.0, seed: int | None = None, **kwargs: Any):
         super().__init__(**kwargs)
@@ -90,7 +91,11 @@ class AttentionMechanism(AdaptableKernels, keras.layers.Layer):
         Returns:
             The context `(B, Dv)`, the weights `(B, S)` or `None`, and the state after the step.
         """
-        query = ops.expand_dims(self.cast(query), 1)
+        query = self.cast(query)
+        arguments.check_step("query", query.shape, self.query_size)
+        arguments.check_parts("memory", memory, "`prepare_memory`")
+        arguments.check_parts("state", state, "`initial_state`")
+        query = ops.expand_dims(query, 1)
         context, scores, state = self.attend(query, memory, state, None, return_attention_scores)
         scores = ops.squeeze(scores, 1) if return_attention_scores else None
         return ops.squeeze(context, 1), scores, state

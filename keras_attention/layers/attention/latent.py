@@ -1,6 +1,5 @@
 """Multi-head latent attention (DeepSeek-AI 2024)."""
 
-from numbers import Integral
 from typing import Any
 
 import keras
@@ -227,6 +226,8 @@ class MultiHeadLatentAttention(SelfAttention, keras.layers.Layer):
 
     def initial_state(self, batch_size: Tensor, max_length: int) -> dict:
         """Return the empty cache, `key (B, 1, max_length, latent_dim + rotary_dim)`."""
+        batch_size = arguments.as_integer("batch_size", batch_size)
+        max_length = arguments.as_integer("max_length", max_length)
         shape = (batch_size, 1, max_length, self.cache_size)
         return {"key": ops.zeros(shape, self.compute_dtype)}
 
@@ -244,15 +245,16 @@ class MultiHeadLatentAttention(SelfAttention, keras.layers.Layer):
             The output `(B, D)`, and the state after the step.
 
         Raises:
-            ValueError: If a known `index` lies outside of the cache, or shapes do not fit.
+            ValueError: If a known `index` lies outside of the cache, or arguments do not fit.
         """
         arguments.check_built(self, "query_shape")
         query = self.cast(query)
-        arguments.check_features("query", query.shape, self.input_size)
+        arguments.check_step("query", query.shape, self.input_size)
+        shape = (query.shape[0], 1, None, self.cache_size)
+        arguments.check_parts("state", state, "`initial_state`", key=shape)
         check_mask(mask, (query.shape[0], state["key"].shape[2]), "mask")
         query = ops.expand_dims(query, 1)
-        # Positions are int32, whatever integers an index is: NumPy's uint8 has no -1.
-        index = int(index) if isinstance(index, Integral) else ops.cast(index, "int32")
+        index = arguments.as_index(index)
         positions = Range(index, 1).positions()
         queries, rotary = self._queries(query, positions)
         entry = swap_heads(ops.expand_dims(self._join(*self._latents(query, positions)), 2))

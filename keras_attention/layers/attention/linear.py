@@ -167,8 +167,15 @@ class LinearAttention(HeadProjections, keras.layers.Layer):
 
     def _features(self, heads, mask=None):
         """Return the features of queries or keys; zeros where they are masked."""
-        function = FEATURE_MAPS.get(self.feature_map, self.feature_map)
-        return zero_masked(function(at_least_float32(heads)), mask)
+        is_named = isinstance(self.feature_map, str)
+        function = FEATURE_MAPS[self.feature_map] if is_named else self.feature_map
+        features = function(at_least_float32(heads))
+        if len(features.shape) != len(heads.shape):
+            raise ValueError(
+                "`feature_map` must keep all axes but the last: (..., d) becomes (..., d'). "
+                f"Received: a function that makes {tuple(features.shape)} of {tuple(heads.shape)}"
+            )
+        return zero_masked(features, mask)
 
     # One query at a time.
 
@@ -193,6 +200,7 @@ class LinearAttention(HeadProjections, keras.layers.Layer):
 
     def initial_state(self, batch_size: Tensor) -> dict:
         """Return the state of self-attention before the first step, `sums (B, H, d', dv + 1)`."""
+        batch_size = arguments.as_integer("batch_size", batch_size)
         dtype = accumulator_dtype(self.compute_dtype)
         size = self._features(ops.zeros((1, self.key_dim), dtype)).shape[-1]
         return {"sums": ops.zeros((batch_size, self.num_heads, size, self.value_dim + 1), dtype)}
@@ -208,19 +216,26 @@ class LinearAttention(HeadProjections, keras.layers.Layer):
 
         Returns:
             The output `(B, Dq)`, and the state after the step.
+
+        Raises:
+            ValueError: If the arguments do not fit the layer or each other.
         """
         arguments.check_built(self, "query_shape, value_shape")
         query = self.cast(query)
-        arguments.check_features("query", query.shape, self._sizes["query"])
-        query = ops.expand_dims(query, 1)
+        arguments.check_step("query", query.shape, self._sizes["query"])
         if memory is None:
             arguments.check_features("value", query.shape, self._sizes["value"])
-            queries, keys, values = self._project(query, "query", "key", "value")
-            sums = state["sums"] + sums_of(self._features(keys), values)
-            memory = state = {"sums": sums}
+        names = ("query", "key", "value") if memory is None else ("query",)
+        queries, *added = self._project(ops.expand_dims(query, 1), *names)
+        queries = self._features(queries)
+        shape = (query.shape[0], self.num_heads, queries.shape[-1], self.value_dim + 1)
+        if memory is None:
+            arguments.check_parts("state", state, "`initial_state`", sums=shape)
+            keys, values = added
+            memory = state = {"sums": state["sums"] + sums_of(self._features(keys), values)}
         else:
-            (queries,) = self._project(query, "query")
-        context = read_sums(self._features(queries), memory["sums"])
+            arguments.check_parts("memory", memory, "`prepare_memory`", sums=shape)
+        context = read_sums(queries, memory["sums"])
         output = self._project_to_output(ops.cast(context, self.compute_dtype))
         return ops.squeeze(output, 1), state
 

@@ -4,7 +4,6 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from numbers import Integral
 from typing import Any
 
 import keras
@@ -525,7 +524,8 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
                 room for the new one.
 
         Raises:
-            ValueError: If there is neither a `max_length` nor a window.
+            ValueError: If a number is out of range, or there is neither a `max_length` nor a
+                window.
         """
         if max_length is None:
             if self.window is None:
@@ -534,6 +534,8 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
                     "`window` limits them. Received: max_length=None, window=None"
                 )
             max_length = self.window + self.num_sinks
+        batch_size = arguments.as_integer("batch_size", batch_size)
+        max_length = arguments.as_integer("max_length", max_length)
         forgotten = {}
         if self.use_forget_gate:  # the sum of `log f` since each position
             sums = (batch_size, self.num_heads, max_length)
@@ -579,16 +581,16 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
             `num_sinks` on stands at `num_sinks + (t - num_sinks) % window`.
 
         Raises:
-            ValueError: If a known `index` lies outside of the cache, or shapes do not fit.
+            ValueError: If a known `index` lies outside of the cache, or arguments do not fit.
         """
         self._check_can_step()
         query = self.cast(query)
-        arguments.check_features("query", query.shape, self._features["query"])
+        arguments.check_step("query", query.shape, self._features["query"])
+        is_self_attention = memory is None
+        self._check_cache(memory, state, query.shape[0], copies)
         query = ops.reshape(query, (-1, copies, query.shape[-1]))
         self._check_copies(copies, memory, attention_mask)
-        # Positions are int32, whatever integers an index is: NumPy's uint8 has no -1.
-        index = int(index) if isinstance(index, Integral) else ops.cast(index, "int32")
-        is_self_attention = memory is None
+        index = arguments.as_index(index)
         position = Range(index, 1).positions()
         # One product each: for a single step, concatenating the kernels takes as long as it saves.
         own = [self._project(query, name)[0] for name in self._query_names]
@@ -597,9 +599,10 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
             key, value = (self._project(query, name)[0] for name in ("key", "value"))
             length = size_of(state["key"], 2) // copies
             rolls = self._rolls(length)
-            slot = self._slot(index) if rolls else index
-            slot, value = cache_index(slot, length, swap_heads(value))
-            index = index if rolls else slot
+            slot, value = cache_index(
+                _choose(rolls, lambda: self._slot(index), index), length, swap_heads(value)
+            )
+            index = _choose(rolls, lambda: index, slot)
             entries = {"key": self._prepare_keys(key, position), "value": value}
             memory = write_cache(state, slot, entries, copies)
             if self.use_forget_gate:
@@ -608,8 +611,10 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
         query, gate = self._prepare_queries(own, position)
         key, value = memory["key"], memory["value"]
         keys = Range.of_axis(key, 2)
-        if is_self_attention and rolls:
-            keys = Positions(self._positions_of_slots(index), length)
+        if is_self_attention and rolls is not False:
+            slots = Range(0, length).positions()
+            positions = _choose(rolls, lambda: self._positions_of_slots(slots, index), slots)
+            keys = Positions(positions, length)
         attention_mask = self._step_mask(attention_mask, key, copies)
         causal = is_self_attention and copies == 1
         mask_mod = BoundFunction.of(self.mask_mod)
@@ -637,6 +642,17 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
             scores = ops.reshape(swap_heads(scores), (-1, self.num_heads, size_of(key, 2)))
         return output, scores if return_attention_scores else None, state
 
+    def _check_cache(self, memory, state, rows, copies):
+        """Raise a ValueError unless the memory, or else the state, has keys and values to read."""
+        rows = None if rows is None else rows // copies
+        groups = (rows, self.num_key_value_heads, None)
+        expected = {"key": (*groups, self.key_dim), "value": (*groups, self.value_dim)}
+        if memory is not None:
+            return arguments.check_parts("memory", memory, "`prepare_memory`", **expected)
+        if self.use_forget_gate:
+            expected["forget"] = (rows, self.num_heads, None)
+        return arguments.check_parts("state", state, "`initial_state`", **expected)
+
     def _forget(self, sums, query, slot):
         """Return the sums `(B, H, L)` of `log f` since each position, after a query."""
         sums = sums + ops.cast(ops.transpose(self._log_forget(query), (0, 2, 1)), sums.dtype)
@@ -651,9 +667,8 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
         return BoundFunction(lambda score, *at: mod(score + ops.cast(sums, score.dtype), *at), ())
 
     def _rolls(self, length):
-        """Return whether a cache has the size of one that rolls."""
-        is_known = isinstance(length, int) and self.window is not None
-        return is_known and length == self.window + self.num_sinks
+        """Return whether a cache has the size of one that rolls; a tensor where a graph tells."""
+        return self.window is not None and length == self.window + self.num_sinks
 
     def _slot(self, index):
         """Return where a cache that rolls holds position `index`."""
@@ -662,9 +677,8 @@ class MultiHeadAttention(HeadProjections, keras.layers.Layer):
             return rolled if index >= self.num_sinks else index
         return ops.where(index >= self.num_sinks, rolled, index)
 
-    def _positions_of_slots(self, index):
+    def _positions_of_slots(self, slot, index):
         """Return the position that each slot of the cache holds; an empty slot is hidden."""
-        slot = ops.arange(self.window + self.num_sinks, dtype="int32")
         last = index - (index - slot) % self.window
         last = ops.where(last >= self.num_sinks, last, index + 1)  # the causal mask hides it
         return ops.where(slot < self.num_sinks, slot, last)
@@ -809,6 +823,13 @@ def _integers(name, given, minimum):
         return None
     listed = given if isinstance(given, (list, tuple)) and given else [given]
     return tuple(arguments.check_integer(name, one, minimum) for one in listed)
+
+
+def _choose(condition, first, second):
+    """Return `first()` or `second`, integers or tensors; both are computed where a graph tells."""
+    if isinstance(condition, bool):
+        return first() if condition else second
+    return ops.where(condition, first(), second)
 
 
 def _as_function(name, function):

@@ -11,7 +11,8 @@ from ...ops.loops import flatten, functional, packed, run_loop, where_real
 from ...ops.masks import check_mask, for_batch, last_real, zero_masked
 from ...ops.positions import gather_windows
 from ...ops.shapes import joined
-from ...ops.types import at_least_float32
+from ...ops.types import at_least_float32, is_float
+from ...ops.vjp import variables_read
 from .. import arguments
 from ..attention.base import AttentionMechanism
 from ..lora_and_quantization import AdaptableKernels
@@ -293,7 +294,11 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
             The output `(B, O)`, the weights `(B, S)`, and the state after the step.
         """
         inputs = self.cast(inputs)
-        arguments.check_features("inputs", inputs.shape, self._input_size)
+        arguments.check_step("inputs", inputs.shape, self._input_size)
+        arguments.check_parts("memory", memory, "`prepare_memory`")
+        names = ["cell", "context", "attention"]
+        names += ["attentional"] * self.input_feeding + ["output"] * self._keeps_output
+        arguments.check_parts("state", state, "`initial_state`", **dict.fromkeys(names))
         return self._advance(inputs, memory, state)
 
     def call(
@@ -363,8 +368,14 @@ class AttentionDecoder(AdaptableKernels, keras.layers.Layer):
             columns.append(ops.cast(self._draw_steps(inputs, mask), inputs.dtype))
             zeros = ops.zeros((ops.shape(inputs)[0], self.output_size), self.compute_dtype)
             first = {**state, "last_output": zeros}
-        weights, known = self.weights, {id(weight) for weight in self.weights}
+        weights, known = list(self.weights), {id(weight) for weight in self.weights}
         seeds = [v for v in self.non_trainable_variables if id(v) not in known]
+        if samples:  # a function may read the variables of layers that are not this layer's
+            known |= {id(seed) for seed in seeds}
+            read, _ = variables_read(lambda: self._following(zeros[:1]))
+            others = [v for v in read if id(v) not in known]
+            weights += [v for v in others if is_float(v)]
+            seeds += [v for v in others if not is_float(v)]
         count = len(flatten(first))
 
         def run(x, before, memory):

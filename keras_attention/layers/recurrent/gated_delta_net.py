@@ -186,6 +186,7 @@ class GatedDeltaNet(SelfAttention, keras.layers.Layer):
         It holds the matrix `S'` of each head, `memory (B, Hv, d, dv)`, and the last inputs of the
         convolutions, `conv (B, conv_size - 1, 2 H d + Hv dv)`.
         """
+        batch_size = arguments.as_integer("batch_size", batch_size)
         dtype = accumulator_dtype(self.compute_dtype)
         shape = (batch_size, self.num_value_heads, self.key_dim, self.value_dim)
         state = {"memory": ops.zeros(shape, dtype)}
@@ -196,14 +197,21 @@ class GatedDeltaNet(SelfAttention, keras.layers.Layer):
     def _conv_state(self, batch_size):
         if self.conv_size is None:
             return None
-        size = sum(math.prod(shape) for shape in self._heads().values())
-        return ops.zeros((batch_size, self.conv_size - 1, size), self.compute_dtype)
+        return ops.zeros((batch_size, *self._conv_shape()), self.compute_dtype)
+
+    def _conv_shape(self):
+        return self.conv_size - 1, sum(math.prod(shape) for shape in self._heads().values())
 
     def step(self, query: Tensor, state: dict) -> tuple:
         """Return the output `(B, D)` of one step's inputs `(B, D)`, and the state after it."""
         arguments.check_built(self, "query_shape")
         query = self.cast(query)
-        arguments.check_features("query", query.shape, self.input_size)
+        arguments.check_step("query", query.shape, self.input_size)
+        rows = query.shape[0]
+        expected = {"memory": (rows, self.num_value_heads, self.key_dim, self.value_dim)}
+        if self.conv_size is not None:
+            expected["conv"] = (rows, *self._conv_shape())
+        arguments.check_parts("state", state, "`initial_state`", **expected)
         query = ops.expand_dims(query, 1)
         given, conv = self._given(query, state.get("conv"))
         given = (ops.squeeze(each, 1) for each in given)

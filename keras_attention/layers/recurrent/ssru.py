@@ -104,10 +104,16 @@ class SSRU(AdaptableKernels, keras.layers.Layer):
 
     def initial_state(self, batch_size: Tensor) -> dict:
         """Return the state before the first step."""
+        batch_size = arguments.as_integer("batch_size", batch_size)
         return {"cell": ops.zeros((batch_size, self.units), self._state_dtype)}
 
     def step(self, inputs: Tensor, state: dict) -> tuple:
         """Return the output `(B, U)` of one step's inputs `(B, D)`, and the state after it."""
+        arguments.check_built(self, "inputs_shape")
+        inputs = self.cast(inputs)
+        arguments.check_step("inputs", inputs.shape, self.input_size)
+        shape = (inputs.shape[0], self.units)
+        arguments.check_parts("state", state, "`initial_state`", cell=shape)
         forget, candidate = self._products(inputs)
         cell = candidate + forget * (state["cell"] - candidate)
         return self._output(cell), {"cell": cell}
