@@ -19,6 +19,7 @@ from keras_attention.applications.base.network import OrthogonalOf16Bits, recurr
 from keras_attention.applications.base.presets import PRESETS
 from keras_attention.applications.base.train import average_tasks, preprocessor_of
 from keras_attention.applications.classification import TextClassifier
+from keras_attention.applications.data.made import dates
 from keras_attention.applications.errors import UserError
 from keras_attention.applications.schema.reading import save_config
 from keras_attention.applications.store.files import write_checksums
@@ -31,7 +32,6 @@ from keras_attention.applications.translation import (
     RNNSearch,
     TranslationPreprocessor,
     Translator,
-    dates,
 )
 
 

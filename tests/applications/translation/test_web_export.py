@@ -10,9 +10,10 @@ import keras
 import numpy as np
 import pytest
 
+from keras_attention.applications.data.made import dates
 from keras_attention.applications.errors import UserError
 from keras_attention.applications.text import SentencePieceTokenizer, WordTokenizer
-from keras_attention.applications.translation import RNNSearch, Transformer, Translator, dates
+from keras_attention.applications.translation import RNNSearch, Transformer, Translator
 from keras_attention.applications.translation.web_export import PAGE, model_script
 from keras_attention.decoding import SearchOptions
 from keras_attention.layers import LuongAttention
