@@ -363,10 +363,10 @@ class BackboneReader(Part):
             "padding_mask": ops.cast(there_now, "int32"),
             "segment_ids": ops.where(there_now, segments, 0),
         }
-        place = ops.maximum(ops.cumsum(ops.cast(there, "int32"), axis=1) - 1, 0)
+        index = ops.maximum(ops.cumsum(ops.cast(there, "int32"), axis=1) - 1, 0)
         positions, first = [], len(self.start)
         for text in texts:
-            positions.append(place[:, first : first + ops.shape(text)[1]])
+            positions.append(index[:, first : first + ops.shape(text)[1]])
             first = first + ops.shape(text)[1] + len(self.separator)
         return packed, is_word, positions
 

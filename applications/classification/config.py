@@ -20,7 +20,9 @@ RECURRENT = ("pooling", "mean", "han", "cross", "inner")
 STACKS = ("self-attention", "transformer")
 OWN_WORDS = (*RECURRENT, *STACKS)
 TOKENISED = ("trec", "sentence_polarity", "subjectivity", "movie_reviews")
-KNOWN_SPLITS = {"opinions": SPLITS, "trec": ("train", "test"), "sick": SPLITS}
+TREC = {"train": "TREC.train", "test": "TREC.test"}
+SICK = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
+KNOWN_SPLITS = {"opinions": SPLITS, "trec": tuple(TREC), "sick": tuple(SICK)}
 """The splits of known data sets; one in a single piece has `train`."""
 DATASETS = Literal["opinions", "trec", "sentence_polarity", "subjectivity", "movie_reviews", "sick"]
 

@@ -11,9 +11,8 @@ from ..data.readers import Row, rows_of
 from ..errors import UserError, shown
 from ..store.bad_lines import BadLine, Line, checked
 from ..store.files import lines_of
+from .config import SICK, TREC
 
-TREC = {"train": "TREC.train", "test": "TREC.test"}
-SICK = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
 # The sets of NLTK: the file of each label, or its folder.
 NLTK = {
     "sentence_polarity": {"negative": "rt-polarity.neg", "positive": "rt-polarity.pos"},

@@ -460,7 +460,7 @@ class ClassificationTask(TextTask):
     def adapt(cls, config: ClassificationConfig, corpus: Corpus):
         labels = Labels.of(corpus["label"], config.data.labels, corpus.name)
         if config.data.has_split("test"):
-            # What is wrong there is not to be found out after training.
+            # A fault of the test set stops the run before the training, not after it.
             data.check_labels(cls.read(config, "test"), labels)
         if config.model.architecture == "backbone":
             name = config.model.backbone

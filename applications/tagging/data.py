@@ -115,7 +115,8 @@ def _of_columns(data: DataConfig, path: str, labelled: bool) -> Iterator[Sentenc
         place = Line(str(path), number)
         if any("\r" in cell for cell in row):
             problem = "a line ends with a line feed. Received: a carriage return in the middle"
-            raise BadLine(place, problem, "replace them, for instance with tr '\\r' '\\n'")
+            advice = "replace carriage returns, for instance with tr '\\r' '\\n'"
+            raise BadLine(place, problem, advice)
         if len(row) != width:
             problem = f"expected {width} columns, as on other lines. Received: {len(row)}"
             raise BadLine(place, problem)

@@ -339,7 +339,7 @@ class TokenClassifier(TextTask):
             tokenizer=tokenizer,
         )
         if config.data.test:
-            # What is wrong there is not to be found out after training.
+            # A fault of the test set stops the run before the training, not after it.
             list(checked(cls.read(config, "test")["sentence"], preprocessor.targets))
         if config.vectors.file is None:
             return preprocessor

@@ -16,6 +16,7 @@ from keras import ops
 
 from .loops import run_given, run_steps, swap_time, with_loop_gradient
 from .masks import last_real
+from .normalizers import masked_softmax
 from .types import Tensor, accumulator_dtype, is_float
 from .vjp import is_in_graph, pullback, unwatched
 
@@ -415,7 +416,7 @@ def _backward_of_logs(given: dict, is_masked: bool) -> tuple:
         moved = given["real"][index] - given["first"][index]
         shape = ops.shape(pairs)
         joint = ops.reshape(before[index][:, :, None] + pairs, (shape[0], -1))
-        joint = ops.reshape(_softmax(joint) * moved * upstream, shape)
+        joint = ops.reshape(masked_softmax(joint) * moved * upstream, shape)
         # One tag follows the next: only differences of the future count.
         future = future - ops.max(future, axis=-1, keepdims=True)
         if is_masked:
@@ -425,7 +426,7 @@ def _backward_of_logs(given: dict, is_masked: bool) -> tuple:
 
     start = {"future": ops.zeros_like(before[0]), "total": ops.zeros_like(transitions)}
     futures, last = run_steps(step, ops.shape(before)[0], start, reverse=True)
-    joint = _softmax(given["states"] + futures)
+    joint = masked_softmax(given["states"] + futures)
     return joint * given["real"] * upstream, last["total"]
 
 
@@ -506,11 +507,6 @@ def _where_possible(values: Tensor, lowest: Tensor) -> Tensor:
     """Return values, but -inf where the lowest score that they hold is of what never occurs."""
     never = ops.cast(-np.inf, values.dtype)
     return ops.where(lowest < FORBIDDEN / 2, never, values)
-
-
-def _softmax(x: Tensor) -> Tensor:
-    """Return the softmax over the last axis; that of Keras warns where there is a single tag."""
-    return ops.exp(x - ops.logsumexp(x, axis=-1, keepdims=True))
 
 
 # Tensors that take no attributes, such as arrays of JAX, by their ids.

@@ -41,8 +41,8 @@ def additive_score(
 
     `v` and `w_c` are `(U,)`, and the coverage `c` `(B, T, S)` may be left out. Automatic
     differentiation would keep the hidden layer of `B T S U` numbers. Here a block of a few queries
-    exists at a time, and is computed again in the backward pass. The steps of a loop are told by
-    `hidden_layers` that there is one.
+    exists at a time, and is computed again in the backward pass. `hidden_layers` notes that the
+    score has such a layer.
     """
     by_query = [query] if coverage is None else [query, coverage]
     shared = [key, score_vector] if coverage is None else [key, score_vector, coverage_vector]
@@ -67,7 +67,7 @@ _hidden_layers: ContextVar[list | None] = ContextVar("hidden_layers", default=No
 
 @contextmanager
 def hidden_layers() -> Iterator[list]:
-    """Collect the sizes of the hidden layers that scores have for each pair of query and key."""
+    """Collect the scores, computed inside, that have a hidden layer for each query and key."""
     found: list = []
     token = _hidden_layers.set(found)
     try:
@@ -84,7 +84,7 @@ def _in_blocks(function: Callable, by_query: list, shared: list) -> Tensor:
     """
 
     if (found := _hidden_layers.get()) is not None:
-        found.append(by_query[0].shape[-1])
+        found.append(function)
 
     def run(*tensors: Tensor) -> tuple:
         split = list(tensors[: len(by_query)]), list(tensors[len(by_query) :])

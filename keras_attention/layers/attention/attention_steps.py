@@ -74,10 +74,8 @@ class AttentionSteps:
             "weights": weigh,
             "update": lambda: mechanism.state_after(state, scores[0], weights[0], memory),
         }
-        found = {}
         with hidden_layers() as layers:
-            for name, function in functions.items():
-                found[name] = variables_read(function)
+            found = {name: variables_read(function) for name, function in functions.items()}
         self.has_hidden_layer = bool(layers)
         # Weights that are learned by more than the score have the backend's gradient, too.
         self.has_side_effects = any(assigns for _, assigns in found.values())
@@ -245,7 +243,7 @@ class AttentionSteps:
             return self.mechanism.scores(at["query"], self._memory(given), state)
 
     def _scores_of(self, at, given):
-        """Return the scores; `at` may have keys and variables that take the place of given ones."""
+        """Return the scores, with the keys and variables of `at` where it has them."""
         memory = {**given["memory"], "key": at.get("key", given["memory"]["key"])}
         variables = self._replaced(at.get("variables", {}), given)
         return self._scores(at, {"memory": memory, "variables": variables})
