@@ -244,7 +244,10 @@ def rows_of_parts(count: int, fraction: float, what: str) -> tuple[range, range]
         raise ValueError(f"Expected the fraction of {what} to hold out. Received: {fraction:g}")
     first = count - max(1, round(fraction * count))
     if first < 1:
-        raise ValueError(f"Too few {what} to hold {fraction:g} of them out. Received: {count}")
+        raise ValueError(
+            f"Too few {what} to hold {fraction:g} of them out: give more, or a development set of "
+            f"your own. Received: {count}"
+        )
     return range(first), range(first, count)
 
 

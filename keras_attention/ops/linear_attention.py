@@ -9,7 +9,7 @@ thousands of steps lose what is added last in half precision.
 from keras import ops
 
 from .loops import scan_sequences
-from .shapes import maximum, size_of
+from .shapes import is_symbol, maximum, size_of
 from .types import Tensor, at_least_float32
 
 
@@ -147,7 +147,8 @@ def _chunks_of(steps: Tensor, chunk_size: int) -> tuple:
     if isinstance(steps, int):
         size = max(1, min(chunk_size, steps))
         return size, max(1, -(-steps // size))
-    return chunk_size, ops.maximum((steps + chunk_size - 1) // chunk_size, 1)
+    count = (steps + chunk_size - 1) // chunk_size
+    return chunk_size, count if is_symbol(count) else ops.maximum(count, 1)
 
 
 def _is_known(number: Tensor, value: int) -> bool:

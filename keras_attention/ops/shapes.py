@@ -39,6 +39,14 @@ def size_of(tensor: Tensor, axis: int) -> Any:
     return ops.shape(tensor)[axis] if known is None else known
 
 
+def is_symbol(size: Any) -> bool:
+    """Return whether JAX infers a shape, or exports, with a symbol for a size.
+
+    Symbols can be added and multiplied, but neither compared nor given to an operation.
+    """
+    return size is not None and not isinstance(size, int) and not ops.is_tensor(size)
+
+
 def sizes_from(tensor: Tensor, axis: int) -> list:
     """Return the sizes from an axis on: integers where all of them are known."""
     known = list(tensor.shape)[axis:]
@@ -70,6 +78,8 @@ def minimum(a: Tensor, b: Tensor) -> Tensor:
 
 def maximum(a: Tensor, b: Tensor) -> Tensor:
     """Return the larger of two integers or scalar tensors, an integer where both are."""
+    if is_symbol(a) and is_symbol(b) and a == b:
+        return a
     return max(a, b) if isinstance(a, int) and isinstance(b, int) else ops.maximum(a, b)
 
 

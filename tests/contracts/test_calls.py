@@ -116,6 +116,28 @@ def test_a_model_that_is_written_as_a_class_has_a_summary(name, capsys):
 
 
 @pytest.mark.by_default(
+    "local-m-dot", "positions", "linear", "delta", "decoder-previous-gru", "multi-head"
+)
+@every_case
+def test_a_layer_that_holds_it_knows_its_shapes(name):
+    """Keras calls the layer within with sizes that are open: on JAX with symbols."""
+    case, layer = CASES[name], built(name)
+
+    class Holder(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer
+            self.built = True
+
+        def call(self, tensors):
+            return case.call(self.layer, tensors)
+
+    model = functional(name)
+    for key, symbol in Holder()(model.input).items():
+        assert symbol.shape == model.output[key].shape, key
+
+
+@pytest.mark.by_default(
     "bahdanau",
     "decoder-previous-gru",
     "inner-context",

@@ -16,7 +16,7 @@ from ...ops.positions import (
     spread_windows,
     window_positions,
 )
-from ...ops.shapes import product, size_of
+from ...ops.shapes import is_symbol, product, size_of
 from ...ops.types import is_float
 from ...ops.vjp import pullback, unwatched, with_gradient
 from ..arguments import check_choice, check_integer
@@ -119,7 +119,8 @@ class LocalAttention(LuongAttention):
 
     def _is_long(self, value):
         """Whether a memory is read window by window; a tensor where a graph must ask."""
-        return size_of(value, 1) > WINDOWED_FROM * (2 * self.half_width + 1)
+        length = size_of(value, 1)
+        return not is_symbol(length) and length > WINDOWED_FROM * (2 * self.half_width + 1)
 
     def initial_state(self, memory):
         if self.alignment == "predictive":

@@ -39,8 +39,10 @@ class _AddedPositions(arguments.Configured, keras.layers.Layer):
         mask: Tensor = None,
     ) -> Tensor:
         mask = mask if inputs_mask is None else inputs_mask
-        self._check_sequence(inputs.shape, start_index, mask)
-        size = inputs.shape[2]
+        batch_size, steps, size = inputs.shape
+        # Keras makes up a number for an open length when it infers shapes on PyTorch.
+        steps = None if getattr(inputs, "is_meta", False) else steps
+        self._check_sequence((batch_size, steps, size), start_index, mask)
         # In float32, rounded once: half precision would lose small changes of large positions.
         dtype = accumulator_dtype(self.compute_dtype)
         x = ops.cast(zero_masked(inputs, mask), dtype)
@@ -205,7 +207,7 @@ class LearnedPositions(_AddedPositions):
         super()._check_sequence(shape, start_index, mask)
         if self.built:
             arguments.check_features("inputs", shape, self.embeddings.shape[1])
-        if shape[1] is None or not isinstance(start_index, numbers.Integral):
+        if not all(isinstance(number, numbers.Integral) for number in (shape[1], start_index)):
             return
         if start_index < 0 or start_index + shape[1] > self.max_length:
             raise ValueError(

@@ -19,7 +19,7 @@ from keras import ops, random
 from ..bound_functions import BoundFunction
 from ..dropout import dropout_factors
 from ..normalizers import NORMALIZERS
-from ..shapes import size_of
+from ..shapes import is_symbol, size_of
 from ..types import Tensor, at_least_float32
 from ..vjp import is_in_graph, unwatched, with_gradient
 from . import block_sparse, blocks, chunks
@@ -63,6 +63,9 @@ def attention(
     if _is_empty(query, key):
         return _zero_context(query, value)
     spec = (spec or MaskSpec()).for_queries(query)
+    if is_symbol(query.shape[2]) or is_symbol(key.shape[2]):  # they cannot be cut to blocks
+        given = (query, key, value, spec, bias, normalizer, dropout, seed, score_mod, sink)
+        return attention_with_scores(*given)[0]
     is_plain = bias is None and normalizer == "softmax"
     if is_plain and not dropout and score_mod is None and _is_fused(query, key, spec):
         return _fused(query, key, value, spec)

@@ -347,7 +347,8 @@ def test_a_run_is_a_preset(preprocessor, run):
         ),
         (
             lambda t: t.fit(SOURCES[:1], TARGETS[:1], validation_split=0.5),
-            "Too few sentence pairs to hold 0.5 of them out. Received: 1",
+            "Too few sentence pairs to hold 0.5 of them out: give more, or a development set of "
+            "your own. Received: 1",
         ),
         (
             lambda t: t.fit(SOURCES, TARGETS, validation_split=-0.5),
