@@ -120,10 +120,9 @@ def check_engine(engine, compute_type, shortlist, preprocessor) -> None:
     if shortlist is not None:
         if not isinstance(shortlist, Shortlist):
             raise ValueError(f"`shortlist` should be a Shortlist. Received: {shown(shortlist)}")
-        if engine not in (None, "numpy"):
+        if engine == "ctranslate2":
             raise ValueError(
-                "A shortlist is for our own search and for NumPy's: leave `engine` or `shortlist` "
-                "out. "
+                "The engine ctranslate2 takes no shortlist: leave `engine` or `shortlist` out. "
                 f"Received: engine={engine!r}"
             )
         shortlist.check_fits(preprocessor)

@@ -273,8 +273,8 @@ class Translator(SearchTask):
             compute_type: of the engine: `"float32"` (where not given) or `"int8"`; of CTranslate2
                 also `"bfloat16"`, `"int16"` or `"int8_bfloat16"`, as far as the processor has it;
                 of NumPy `"float32"` alone.
-            shortlist: scores the words of each batch's shortlist in place of all: our own search
-                and that of NumPy are then faster, and cannot write others. It must be of the task's
+            shortlist: scores the words of each batch's shortlist in place of all: a search is then
+                faster, and cannot write others. CTranslate2 takes none. It must be of the task's
                 vocabularies; `True` takes the one that came with the model (`self.shortlist`).
             prefix: the text that each translation begins with, or a list with one for each
                 sentence; an empty one forces nothing. It comes as the target's tokenizer writes it;
@@ -406,7 +406,9 @@ class Translator(SearchTask):
             source = padded([ids[row] for row in rows])
             prefixes = None if starts is None else [starts[row][1] for row in rows]
             among = None if shortlist is None else shortlist.words_of(source, prefixes or ())
-            if room is not None:
+            if engine == "litert" and among is not None:  # its programs have fixed sizes
+                among = shortlist.filled(among, shortlist.room_for([among]))
+            elif room is not None:
                 among = shortlist.filled(among, room)
             of_rows = None if seeds is None else seeds[rows]
             inputs = self._inputs(source, of_rows, prefixes, among)

@@ -198,10 +198,8 @@ def means_of(task: Translator, options: Namespace) -> dict[str, Any]:
     if path is not None and options.own_shortlist:
         raise UserError("give --shortlist or --own-shortlist, not both.")
     has_shortlist = path is not None or options.own_shortlist
-    if has_shortlist and options.engine not in (None, "numpy"):
-        raise UserError(
-            "a shortlist is for our own search and for --engine numpy: leave --engine out."
-        )
+    if has_shortlist and options.engine == "ctranslate2":
+        raise UserError("--engine ctranslate2 takes no shortlist: leave one of them out.")
     if path is not None:
         given = {} if size is None else {"size": size}
         shortlist = Shortlist.load(path, task.require_preprocessor(), **given)

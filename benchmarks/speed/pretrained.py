@@ -51,11 +51,14 @@ BATCHES: dict[str, dict[str, Any]] = {
     "ours, beam 4, shortlist": {"beam_size": 4, "shortlist": True},
     "numpy": {"engine": "numpy", "batch_size": 128},
     "numpy, shortlist": {"engine": "numpy", "batch_size": 128, "shortlist": True},
+    "litert, int8, shortlist": {"engine": "litert", "compute_type": "int8", "shortlist": True},
 }
 ONE_BY_ONE: dict[str, dict[str, Any]] = {
     "ours": {},
     "ours, shortlist": {"shortlist": True},
     "litert": {"engine": "litert"},
+    "litert, int8": {"engine": "litert", "compute_type": "int8"},
+    "litert, int8, shortlist": {"engine": "litert", "compute_type": "int8", "shortlist": True},
     "numpy": {"engine": "numpy"},
     "numpy, shortlist": {"engine": "numpy", "shortlist": True},
 }

@@ -47,7 +47,8 @@ class LiteRT:
     """The engine of a translator: its search converted, anew only when something has changed.
 
     A program has one sentence or 16, of up to 16, 32, 64, … tokens, one choice of search options,
-    and room for half as many steps again. A search that needs more has another program.
+    and room for half as many steps again. A search that needs more has another program, and so has
+    a shortlist, for each number of words that lists are filled up to.
 
     Args:
         task: a `Translator`.
@@ -82,21 +83,32 @@ class LiteRT:
         kind = (of_graph(options), compute_type, attention)
         return partial(self._search, kind, size, streams), size, streams
 
-    def _search(self, kind: tuple, rows: int, streams: int, source: np.ndarray) -> DecodingResult:
+    def _search(
+        self,
+        kind: tuple,
+        rows: int,
+        streams: int,
+        source: np.ndarray,
+        shortlist: np.ndarray | None = None,
+    ) -> DecodingResult:
         length, width = source.shape[1], _width(source.shape[1])
         # Empty places are padding, and empty rows the last sentence again.
         source = np.pad(source, ((0, 0), (0, width - length)), constant_values=PAD_ID)
         filled = np.pad(source, ((0, rows - len(source)), (0, 0)), mode="edge").astype("int32")
+        inputs = {"source": filled}
+        if shortlist is not None:
+            inputs["shortlist"] = shortlist.astype("int32")
+        words = None if shortlist is None else len(shortlist)
         longest = kind[0].longest(width)
         for room in sorted({min(longest, int(STEPS * width)), longest}):
-            key = (*kind, (rows, width, room), streams)
+            key = (*kind, (rows, width, room, words), streams)
             with self._lock:  # one stream converts, the others wait
                 if key not in self._made:
                     self._made[key] = self._runners(*key)
                 runners = self._made[key]
             run = runners.get()  # another call in another thread may have it: it waits
             try:
-                found = run(source=filled)
+                found = run(**inputs)
             finally:
                 runners.put(run)
             if not np.isnan(found["scores"]).any():
@@ -161,7 +173,7 @@ def export_litert(
     chosen = task.search_with(search, options)
     _check(task.backbone, chosen, "--format saved_model exports it.")
     with new_folder(output) as folder:
-        sizes = 1, source_length, chosen.longest(source_length)
+        sizes = 1, source_length, chosen.longest(source_length), None
         kind = of_graph(chosen), compute_type, task.backbone.has_attention
         _write(task, *kind, sizes, folder)
         for side in ("source", "target"):
@@ -196,21 +208,26 @@ def _write(
     options: SearchOptions,
     compute_type: str,
     attention: bool,
-    sizes: tuple[int, int, int],
+    sizes: tuple[int, int, int, int | None],
     folder: Path,
 ) -> None:
-    """Write a program into a new folder, for sources, their tokens and steps of these numbers."""
+    """Write a program into a new folder, for these numbers of sources, of their tokens, of steps,
+    and of the words of a shortlist, `None` to score all words."""
     import tensorflow as tf
 
-    network, (*shape, room) = task.backbone, sizes
+    network, (*shape, room, words) = task.backbone, sizes
     contents = [weight.numpy() for weight in network.weights]
+    inputs = [tf.TensorSpec(shape, tf.int32, name="source")]
+    if words is not None:
+        inputs.append(tf.TensorSpec((words,), tf.int32, name="shortlist"))
 
-    @tf.function(input_signature=[tf.TensorSpec(shape, tf.int32, name="source")], autograph=False)
-    def find(source):
+    @tf.function(input_signature=inputs, autograph=False)
+    def find(source, shortlist=None):
         # The converter leaves variables in a loop: as constants they are products' weights.
         constants = [tf.constant(content) for content in contents]
         with keras.StatelessScope(zip(network.weights, constants, strict=True)):
-            found = search(network, source, options, attention=attention, room=room)
+            given = {"attention": attention, "shortlist": shortlist, "room": room}
+            found = search(network, source, options, **given)
         return {name: x for name, x in found._asdict().items() if x is not None}
 
     module = tf.Module()

@@ -8,6 +8,7 @@ import pytest
 
 from keras_attention.applications.text import END_ID, UNK_ID
 from keras_attention.applications.translation import Shortlist, Translator
+from keras_attention.applications.translation import shortlist as shortlists
 from keras_attention.layers.lora_and_quantization import exact_int8
 from tests.applications.commands import call_command
 from tests.applications.translation.pretrained.marian_files import (
@@ -364,6 +365,44 @@ def test_numpy_with_a_shortlist_is_our_search_with_one(student):
     assert_same(translator.translate(TEXTS, engine="numpy", **given), wanted)
 
 
+@pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="LiteRT converts TensorFlow's graphs"
+)
+def test_litert_with_a_shortlist_is_our_search_with_one(student):
+    translator = Translator.from_preset(student[0])
+    given = {"max_length": 6, "streams": 1, "shortlist": True}
+    for text in TEXTS[:2]:  # both by one program, with lists of other words
+        wanted = translator.translate([text], **given)
+        assert_same(translator.translate([text], engine="litert", **given), wanted)
+        (of_all,) = translator.translate([text], max_length=6)
+        assert of_all.log_probability != pytest.approx(wanted[0].log_probability, rel=1e-2)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="LiteRT converts TensorFlow's graphs"
+)
+@pytest.mark.parametrize("options", [{}, {"beam_size": 3, "n_best": 2}], ids=str)
+def test_litert_fills_the_lists_of_batches_up(student, options, monkeypatch):
+    """A batch's list has the words of 16 sentences, one of the two programs those of one."""
+    monkeypatch.setattr(shortlists, "FEWEST", 4)
+    translator = Translator.from_preset(student[0])
+    texts = [text for text in TEXTS if text.strip()]
+    texts = (texts * 17)[:17]
+    given = {"max_length": 6, "shortlist": True, "batch_size": 16, **options}
+    wanted = translator.translate(texts, **given, streams=1)
+    assert_same(translator.translate(texts, engine="litert", **given, streams=1), wanted)
+    sized = Shortlist(
+        translator.preprocessor,
+        translator.shortlist.probabilities,
+        translator.shortlist.frequencies,
+        size=9,
+    )
+    given["shortlist"] = sized
+    wanted = translator.translate(texts, **given, streams=1)
+    assert_same(translator.translate(texts, engine="litert", **given, streams=1), wanted)
+
+
 @QUIET
 def test_numpy_reads_lora_eight_bits_and_new_weights(tmp_path):
     write_folder(tmp_path / "a", "int8", seed=7)
@@ -418,7 +457,7 @@ def test_the_command_takes_both(student, tmp_path, capsys):
     write_folder(tmp_path / "without", "int8")
     for arguments, message in (
         ([*given, "--own-shortlist", "--shortlist", lines], "not both"),
-        ([*given, "--own-shortlist", "--engine", "litert"], "leave --engine out"),
+        ([*given, "--own-shortlist", "--engine", "ctranslate2"], "takes no shortlist: leave one"),
         (["predict", tmp_path / "without", "--own-shortlist"], "came with a shortlist"),
     ):
         done = call_command(capsys, *arguments)
