@@ -209,9 +209,11 @@ def measure(peers: Peers, rounds: int) -> list[dict[str, Any]]:
     rows = []
     for name, found in texts.items():
         group = name.partition(":")[0]
-        ours = texts.get(f"{group}: ours", found)
+        ours = texts.get(f"{group}: ours")
         words = sum(len(each.split()) for each in found)
-        same = sum(a == b for a, b in zip(found, ours, strict=True))
+        same = None
+        if ours is not None:
+            same = sum(a == b for a, b in zip(found, ours, strict=True))
         seconds, of_cores = best[name]
         row = {"peer": name, "words_a_second": round(words / seconds)}
         row |= {"words_a_core_second": round(words / of_cores), "sentences": len(found)}
@@ -232,7 +234,8 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     heads = "words a second", "words a second of processor time", "ms a sentence", "as ours"
     lines = [f"| | {' | '.join(heads)} | peak MB |", "| --- " * 6 + "|"]
     for row in rows:
-        same = f"{row['same_as_ours']} of {row['sentences']}"
+        same = row["same_as_ours"]
+        same = "" if same is None else f"{same} of {row['sentences']}"
         milliseconds = f"{1000 * row['seconds_a_sentence']:.1f}"
         speeds = row["words_a_second"], row["words_a_core_second"]
         cells = row["peer"], *speeds, milliseconds, same, row.get("peak_mb", "")
