@@ -39,10 +39,11 @@ class _AddedPositions(arguments.Configured, keras.layers.Layer):
         mask: Tensor = None,
     ) -> Tensor:
         mask = mask if inputs_mask is None else inputs_mask
-        batch_size, steps, size = inputs.shape
-        # Keras makes up a number for an open length when it infers shapes on PyTorch.
-        steps = None if getattr(inputs, "is_meta", False) else steps
-        self._check_sequence((batch_size, steps, size), start_index, mask)
+        # Keras makes up numbers for open sizes when it infers shapes on PyTorch.
+        is_inferred = getattr(inputs, "is_meta", False)
+        shape = (None, None, *inputs.shape[2:]) if is_inferred else inputs.shape
+        self._check_sequence(shape, start_index, mask)
+        size = inputs.shape[2]
         # In float32, rounded once: half precision would lose small changes of large positions.
         dtype = accumulator_dtype(self.compute_dtype)
         x = ops.cast(zero_masked(inputs, mask), dtype)
