@@ -45,8 +45,9 @@ if keras.backend.backend() == "tensorflow":
 def pytest_collection_modifyitems(items):
     """Leave to the slow tests what `by_default` does not choose of a parametrised test.
 
-    JAX compiles each case anew. Other backends test all cases; there, two stand for many, and of
-    the contracts every second one: the next test takes those that this one leaves out.
+    JAX compiles each case anew, and other backends test all of them. So there a test of layers,
+    operations or decoding has its first and its last case, and a test of the contracts every second
+    one: tests with an even number have the even cases, the others the odd ones.
     """
     cases_of = {}
     for item in items:
@@ -58,12 +59,12 @@ def pytest_collection_modifyitems(items):
         if hasattr(item, "callspec") and not item.get_closest_marker("slow"):
             cases_of.setdefault((item.path, item.originalname), []).append(item)
     if keras.backend.backend() == "jax":
-        for place, ((path, _), cases) in enumerate(cases_of.items()):
+        for number, ((path, _), cases) in enumerate(cases_of.items()):
             kept = cases
             if path.parent.name in ("ops", "layers", "decoding"):
                 kept = [cases[0], cases[-1]]
             elif path.parent.name == "contracts" and len(cases) > 8:
-                kept = cases[place % 2 :: 2]
+                kept = cases[number % 2 :: 2]
             for item in set(cases) - set(kept):
                 item.add_marker("slow")
 

@@ -273,9 +273,10 @@ class Translator(SearchTask):
             compute_type: of the engine: `"float32"` (where not given) or `"int8"`; of CTranslate2
                 also `"bfloat16"`, `"int16"` or `"int8_bfloat16"`, as far as the processor has it;
                 of NumPy `"float32"` alone.
-            shortlist: scores the words of each batch's shortlist in place of all: a search is then
-                faster, and cannot write others. CTranslate2 takes none. It must be of the task's
-                vocabularies; `True` takes the one that came with the model (`self.shortlist`).
+            shortlist: says which words the sentences of a batch may be translated with. The search
+                scores these alone, so it is faster and cannot write others. CTranslate2 takes none.
+                It must be of the task's vocabularies; `True` takes the one that came with the model
+                (`self.shortlist`).
             prefix: the text that each translation begins with, or a list with one for each
                 sentence; an empty one forces nothing. It comes as the target's tokenizer writes it;
                 a word that the network does not know is kept as given. No engine takes one.

@@ -97,7 +97,7 @@ class LiteRT:
         filled = np.pad(source, ((0, rows - len(source)), (0, 0)), mode="edge").astype("int32")
         inputs = {"source": filled}
         if shortlist is not None:
-            inputs["shortlist"] = shortlist.astype("int32")
+            inputs["shortlist"] = shortlist
         words = None if shortlist is None else len(shortlist)
         longest = kind[0].longest(width)
         for room in sorted({min(longest, int(STEPS * width)), longest}):

@@ -25,6 +25,9 @@ from tests.applications.translation.pretrained.marian_files import (
 from tests.applications.translation.pretrained.test_marian import TEXTS, UNTIED, to_ours
 
 WORDS = OPTIONS["dim-vocabs"][0]
+LITERT = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="LiteRT converts TensorFlow's graphs"
+)
 QUIET = pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 
 
@@ -365,9 +368,7 @@ def test_numpy_with_a_shortlist_is_our_search_with_one(student):
     assert_same(translator.translate(TEXTS, engine="numpy", **given), wanted)
 
 
-@pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="LiteRT converts TensorFlow's graphs"
-)
+@LITERT
 def test_litert_with_a_shortlist_is_our_search_with_one(student):
     translator = Translator.from_preset(student[0])
     given = {"max_length": 6, "streams": 1, "shortlist": True}
@@ -379,28 +380,21 @@ def test_litert_with_a_shortlist_is_our_search_with_one(student):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="LiteRT converts TensorFlow's graphs"
-)
+@LITERT
 @pytest.mark.parametrize("options", [{}, {"beam_size": 3, "n_best": 2}], ids=str)
 def test_litert_fills_the_lists_of_batches_up(student, options, monkeypatch):
-    """A batch's list has the words of 16 sentences, one of the two programs those of one."""
+    """Sixteen sentences share a list, or have one of a given size; the last has its own."""
     monkeypatch.setattr(shortlists, "FEWEST", 4)
     translator = Translator.from_preset(student[0])
     texts = [text for text in TEXTS if text.strip()]
     texts = (texts * 17)[:17]
-    given = {"max_length": 6, "shortlist": True, "batch_size": 16, **options}
-    wanted = translator.translate(texts, **given, streams=1)
-    assert_same(translator.translate(texts, engine="litert", **given, streams=1), wanted)
-    sized = Shortlist(
-        translator.preprocessor,
-        translator.shortlist.probabilities,
-        translator.shortlist.frequencies,
-        size=9,
-    )
-    given["shortlist"] = sized
-    wanted = translator.translate(texts, **given, streams=1)
-    assert_same(translator.translate(texts, engine="litert", **given, streams=1), wanted)
+    own = translator.shortlist
+    sized = Shortlist(translator.preprocessor, own.probabilities, own.frequencies, size=9)
+    given = {"max_length": 6, "batch_size": 16, "streams": 1, **options}
+    for shortlist in (own, sized):
+        wanted = translator.translate(texts, shortlist=shortlist, **given)
+        found = translator.translate(texts, shortlist=shortlist, engine="litert", **given)
+        assert_same(found, wanted)
 
 
 @QUIET
